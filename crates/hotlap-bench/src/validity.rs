@@ -125,9 +125,9 @@ fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
     (lap.kind == LapKind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
 
-/// Checks that all bytes belong to correct responses, except for bytes in flight at the two edges of
-/// each slice. At an edge, one response may be in flight on each connection in HTTP/1.1, and on each
-/// stream in HTTP/2. Each of them may be the largest response.
+/// Checks that all bytes belong to correct responses, except for bytes in flight at the two edges
+/// of each slice. At an edge, one response may be in flight on each connection in HTTP/1.1, and on
+/// each stream in HTTP/2. Each of them may be the largest response.
 fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {

@@ -184,7 +184,8 @@ impl Report {
             return self.sentences.first().cloned().into_iter().collect();
         }
         let steps = self.layers.iter().map(|step| &step.sentence);
-        let sentences: Vec<String> = steps.chain(&self.sentences).cloned().collect();
+        let stress = self.stress.iter().flat_map(|found| &found.sentences);
+        let sentences: Vec<String> = steps.chain(&self.sentences).chain(stress).cloned().collect();
         if !sentences.is_empty() {
             return sentences;
         }
@@ -236,7 +237,9 @@ impl Report {
             ("seed of the order", run.seed.to_string()),
         ];
         facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
-        facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.duration_s)));
+        if schedule.duration_s > 0.0 {
+            facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.duration_s)));
+        }
         let controller = self.host.facts.controller.as_ref();
         facts.extend(controller.map(|controller| {
             let at = controller.address.iter().map(|address| format!(", at {address}"));
@@ -288,9 +291,11 @@ impl Report {
 /// States the figures of one server in a sentence, without a comparison.
 fn measured(row: &Row) -> Option<String> {
     let rate = row.requests_per_s.as_ref()?.full();
-    let bound = if row.generator_limited { "at least " } else { "" };
-    let cost = row.cpu_us.as_ref().map(|c| format!(", at {} µs of CPU time each", c.full()));
-    Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
+    let cost = row
+        .cpu_us
+        .as_ref()
+        .map(|cost| format!(", at {} of CPU time each", results::in_micros(cost)));
+    Some(format!("{} serves {rate} requests/s{}.", row.name, cost.unwrap_or_default()))
 }
 
 /// Returns facts about the servers' machine. The value of an unknown fact is empty.

@@ -169,10 +169,11 @@ impl LoadSides {
         })
     }
 
-    /// Returns the change of the ceiling's requests/s from the earlier side to the later side.
-    pub fn ceiling(&self) -> Option<Effect> {
-        let ceilings = self.ceilings()?;
-        let of = |n: usize| logs(&ceilings[n], None, Measure::Rate);
+    /// Returns the change of the ceiling from the earlier side to the later side. `None` if servers
+    /// are not compared as ratios to the ceiling in this measure.
+    pub fn ceiling(&self, measure: Measure) -> Option<Effect> {
+        let ceilings = self.ceilings(measure)?;
+        let of = |n: usize| logs(&ceilings[n], None, measure);
         self.change([of(0), of(1)])
     }
 
@@ -180,9 +181,15 @@ impl LoadSides {
         self.in_each(server, |run, server| &run.servers[server])
     }
 
-    /// Returns the ceiling in each run. `None` if any run has no ceiling.
-    fn ceilings(&self) -> Option<InEach<'_>> {
-        Some([ceilings(&self.runs[0])?, ceilings(&self.runs[1])?])
+    /// Returns the ceiling in each run, if servers are compared as ratios to the ceiling in this
+    /// measure: if all runs have the ceiling, and know its level.
+    fn ceilings(&self, measure: Measure) -> Option<InEach<'_>> {
+        let ceilings = [ceilings(&self.runs[0])?, ceilings(&self.runs[1])?];
+        let is_known = |ceiling: &&MeasuredServer| match measure {
+            Measure::Rate => !ceiling.generator_limited,
+            _ => measure == Measure::Cost,
+        };
+        ceilings.iter().flatten().all(is_known).then_some(ceilings)
     }
 
     /// Compares one server on both sides. `None` if the generator limits the measure, or if any run
@@ -196,8 +203,7 @@ impl LoadSides {
         if is_hidden {
             return None;
         }
-        let is_of_the_machine = matches!(measure, Measure::Rate | Measure::Cost);
-        let ceilings = self.ceilings().filter(|_| is_of_the_machine);
+        let ceilings = self.ceilings(measure);
         let of = |n: usize| logs(&server[n], ceilings.as_ref().map(|sides| &sides[n][..]), measure);
         let relative =
             Some([of(0), of(1)]).filter(|s| !s.iter().flatten().any(ByRestart::is_empty));

@@ -54,7 +54,7 @@ fn table(lines: &[ListedRun], width: usize) -> String {
     let table = Table::new(vec![
         Column::right("run", cells(|l| l.number.to_string())),
         Column::left("began (UTC)", cells(|l| number::utc_to_minute(l.began_ms))),
-        Column::right("took", cells(|l| format!("{} s", l.took_ms / 1000))).drop_order(2),
+        Column::right("took", cells(|l| format!("{} s", l.took_ms.div_ceil(1000)))).drop_order(2),
         Column::right("laps", cells(|l| l.laps.to_string())).drop_order(1),
         Column::left("", cells(|l| state(l.state).to_owned())),
         Column::prose("servers", cells(servers)),

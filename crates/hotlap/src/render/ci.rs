@@ -115,7 +115,8 @@ fn row_fault(table: &LoadResults, row: &Row) -> Option<Fault> {
 
 fn capacity_fault(found: &CapacityResults, row: &CapacityRow) -> Option<Fault> {
     let (kind, message) = match (&row.capacity, row.judged.and_then(Judged::inconclusive)) {
-        (None, _) => ("error", "the goals are met at no rate"),
+        (None, _) if row.below.is_some() => ("error", "the goals are missed at the lowest rate"),
+        (None, _) => ("error", "the capacity is unknown"),
         (Some(_), Some(why)) => ("skipped", reason(why)),
         (Some(_), None) => return None,
     };
@@ -190,8 +191,8 @@ pub fn github(report: &Report) -> String {
     for (name, row) in rows(report) {
         let figures = [
             ("CPU time per request", "µs", &row.cpu_us),
-            ("p50", "ms", &row.service.p50),
-            ("p99", "ms", &row.service.p99),
+            ("p50 under the load", "ms", &row.service.p50),
+            ("p99 under the load", "ms", &row.service.p99),
             ("memory", "MB", &row.rss_mb),
         ];
         for (what, unit, figure) in figures {
@@ -222,8 +223,10 @@ pub fn bencher(report: &Report) -> String {
             ("latency-p99", &row.service.p99),
             ("memory", &row.rss_mb),
         ];
-        let known =
-            figures.iter().filter_map(|(slug, f)| Some(((*slug).to_owned(), metric(f.as_ref()?))));
+        let known = figures.iter().filter_map(|(slug, figure)| {
+            let figure = figure.as_ref().filter(|figure| !figure.is_lower_bound)?;
+            Some(((*slug).to_owned(), metric(figure)))
+        });
         benchmarks.insert(name, Value::Object(known.collect()));
     }
     json(&Value::Object(benchmarks))

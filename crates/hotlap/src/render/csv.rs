@@ -65,7 +65,7 @@ const SEARCHED: [Searched; 15] = [
     ("capacity", |_, row| value(row.capacity.as_ref())),
     ("capacity_low", |_, row| low(row.capacity.as_ref())),
     ("capacity_high", |_, row| high(row.capacity.as_ref())),
-    ("generator_limited", |_, row| {
+    ("is_lower_bound", |_, row| {
         row.capacity.as_ref().is_some_and(|capacity| capacity.is_lower_bound).to_string()
     }),
     ("below", |_, row| number(row.below)),

@@ -17,7 +17,7 @@ use crate::report::Role;
 use crate::report::explain::{ExplanationResults, FlameBox};
 use crate::report::stress::{Remark, Stress, StressSection};
 use crate::report::timeline::TimelineView;
-use crate::report::{Failed, PublishedSource};
+use crate::report::{Failed, PublishedSource, PublishedView, absence};
 use crate::text::number::count;
 
 mod chart;
@@ -45,6 +45,7 @@ pub fn render(report: &Report) -> String {
         report.overview().map(overview).into(),
         warnings(&report.warnings),
         report.failed.iter().map(failure).collect(),
+        absences(report),
         legend(report, &palette),
         scaling.into(),
         loads,
@@ -138,7 +139,7 @@ fn head(report: &Report) -> Html {
         [
             el("p", &[("class", "top")], top),
             sentences("h1", first),
-            others.iter().map(|sentence| paragraph("lead", sentence)).collect(),
+            others.iter().chain(&report.ruling).map(|said| paragraph("lead", said)).collect(),
             links(report),
             paragraph("noise", noise.map_or("", |noise| &noise.sentence)),
             paragraph("state", &run.state_note),
@@ -170,7 +171,16 @@ fn warnings(warnings: &[String]) -> Html {
     el("aside", &[], [els("h2", ["Before you trust this"]), list])
 }
 
-fn failure(Failed { name, command, why, .. }: &Failed) -> Html {
+/// Renders the published servers that the suite leaves out.
+fn absences(report: &Report) -> Html {
+    match report.absent.is_empty() {
+        true => Html::default(),
+        false => el("ul", &[("class", "ways")], els("li", report.absent.iter().map(absence))),
+    }
+}
+
+fn failure(Failed { name, command, why, published }: &Failed) -> Html {
+    let published = published.iter().map(PublishedView::sentence_with_doubt);
     let log = (!why.log_tail.is_empty()).then(|| els("pre", [why.log_tail.join("\n")]));
     el(
         "section",
@@ -181,6 +191,7 @@ fn failure(Failed { name, command, why, .. }: &Failed) -> Html {
             el("p", &[], els("code", [command])),
             log.into(),
             els("p", [&why.remedy]),
+            els("p", published),
         ],
     )
 }

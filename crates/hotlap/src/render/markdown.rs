@@ -36,7 +36,8 @@ pub fn render(report: &Report) -> String {
     out += &report.capacity.iter().map(capacity).collect::<String>();
     out += &report.explanations.iter().map(explanation).collect::<String>();
     out += &list(report.scaling.iter().map(|scaling| escape(&scaling.sentence)));
-    out += &report.noise.as_ref().map_or_else(String::new, |noise| paragraph(&noise.sentence));
+    let noise = report.noise.as_ref().filter(|_| report.tables.len() < 2);
+    out += &noise.map_or_else(String::new, |noise| paragraph(&noise.sentence));
     out += &report.pool.as_ref().map_or_else(String::new, pool);
     out += &report.stress.as_ref().map_or_else(String::new, stress);
     out += &list(report.failed.iter().map(failure));
@@ -53,8 +54,8 @@ pub fn comparison(comparison: &RunComparison) -> String {
     for load in &comparison.tables {
         out += &paragraph(&load.title);
         out += &table(&comparison.table(load));
+        out += &paragraph(&load.control);
     }
-    out += &paragraph(&comparison.control);
     let warnings = comparison.warnings.iter();
     out + &warnings.map(|warning| format!("- Note: {}\n", escape(warning))).collect::<String>()
 }
@@ -68,6 +69,8 @@ fn results(report: &Report, load: &LoadResults) -> String {
     if load.is_measured {
         out += &table(&load.table());
         load.notes().iter().for_each(|note| out += &paragraph(note));
+        let noise = load.noise.as_ref().filter(|_| report.tables.len() > 1);
+        out += &noise.map_or_else(String::new, |noise| paragraph(&noise.sentence));
     }
     if !load.by_request.is_empty() {
         out += &format!("### Each request\n\n{}", table(&load.request_table()));

@@ -43,6 +43,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         if has_details {
             load.rows.iter().for_each(|row| details(&mut out, row));
             requests(&mut out, load);
+            out.blank();
         }
     }
     for found in &report.capacity {
@@ -51,7 +52,8 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
     for found in &report.explanations {
         explanation(&mut out, found, has_details);
     }
-    let noise = report.noise.as_ref().map(|noise| &noise.sentence);
+    let is_only = report.tables.len() < 2;
+    let noise = report.noise.as_ref().filter(|_| is_only).map(|noise| &noise.sentence);
     for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
         out.paragraph("", 2, sentence);
     }
@@ -100,12 +102,12 @@ pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> Stri
     for load in &comparison.tables {
         out.paragraph("", 2, &load.title);
         out.table(2, &comparison.table(load));
+        out.paragraph(DIM, 2, &load.control);
         out.blank();
     }
     for sentence in &comparison.sentences {
         out.paragraph(BOLD, 2, sentence);
     }
-    out.paragraph("", 2, &comparison.control);
     warnings(&mut out, &comparison.warnings);
     out.finish()
 }
@@ -139,9 +141,10 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
         load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
         out.blank();
     }
-    let own = report.own_sentences(load);
-    if report.tables.len() > 1 && !own.is_empty() {
-        answer(out, own);
+    if report.tables.len() > 1 {
+        let noise = load.noise.as_ref().map(|noise| &noise.sentence);
+        noise.into_iter().for_each(|sentence| out.paragraph("", 2, sentence));
+        answer(out, report.own_sentences(load));
         out.blank();
     }
     layers(out, report, load);

@@ -35,8 +35,6 @@ pub struct RunComparison {
     pub tables: Vec<ComparedLoad>,
     /// A sentence for each server.
     pub sentences: Vec<String>,
-    /// How much an unchanged program differed between the two sides. Empty without such a program.
-    pub control: String,
     /// Warnings about the comparison.
     pub warnings: Vec<String>,
 }
@@ -72,6 +70,8 @@ pub struct ComparedLoad {
     /// Whether the load offers a rate, so that latency is response time.
     #[serde(skip)]
     pub is_offered: bool,
+    /// How the ceiling changed. Empty if no ratio is relative to the ceiling.
+    pub control: String,
     /// The servers that all runs have.
     pub servers: Vec<ComparedServer>,
 }
@@ -103,6 +103,8 @@ pub struct MeasureChange {
     /// The ratio of `after` to `before`, and the verdict.
     #[serde(flatten)]
     pub found: MeasureVerdict,
+    /// Whether the ratio and the verdict are relative to the change of the ceiling.
+    pub is_relative: bool,
     /// Whether the verdict is that the server became worse.
     pub is_worse: bool,
 }
@@ -157,7 +159,6 @@ impl RunComparison {
             after: ComparedSide::of(after),
             tables: Vec::new(),
             sentences: Vec::new(),
-            control: String::new(),
             warnings: warnings([before, after], &servers),
         };
         comparison.warnings.extend(unmatched_loads([before, after], &loads));
@@ -180,6 +181,7 @@ impl RunComparison {
         let sides = LoadSides::of([before.0, after.0], load);
         let found = sides.compared(servers);
         let mut table = ComparedLoad::of([before.0, after.0], load, are_many);
+        table.control = control(&sides);
         for (matched, against) in servers.iter().zip(&found) {
             let [old_server, server] = first_servers([before, after], matched);
             let sentence = sentences::verdict(
@@ -197,18 +199,28 @@ impl RunComparison {
         self.tables.push(table);
         let [_, newest] = load.first();
         self.need(sentences::needed(&after.0[0], after.1, newest, &found));
-        if let Some(change) = sides.ceiling().filter(|_| self.control.is_empty()) {
-            self.control = format!(
-                "The ceiling, the same program in all runs, changed by {} in requests/s. Requests/s \
-                 and CPU per request are compared as ratios to the ceiling.",
-                ratio(&change.ratio).full()
-            );
-        }
     }
 
     /// Adds a sentence on what a verdict needs, unless the sentence is there already.
     fn need(&mut self, sentence: Option<String>) {
         self.sentences.extend(sentence.filter(|sentence| !self.sentences.contains(sentence)));
+    }
+}
+
+/// States how the ceiling changed. Empty if servers are not compared as ratios to the ceiling.
+fn control(sides: &LoadSides) -> String {
+    let of = |measure, what| {
+        let change = sides.ceiling(measure)?;
+        Some(format!("by {} in {what}", ratio(&change.ratio).full()))
+    };
+    let changes = [of(Measure::Rate, "requests/s"), of(Measure::Cost, "CPU per request")];
+    let changes: Vec<String> = changes.into_iter().flatten().collect();
+    match changes.is_empty() {
+        true => String::new(),
+        false => format!(
+            "* relative to the ceiling, the same program in all runs, which changed {}",
+            changes.join(" and ")
+        ),
     }
 }
 
@@ -242,7 +254,7 @@ impl RunComparison {
             Column::left("", cells(measure)),
             Column::right(&before, rows().map(|(_, c)| level(c.before.as_ref()))).required(),
             Column::right(&after, rows().map(|(_, c)| level(c.after.as_ref()))).required(),
-            Column::right("ratio", cells(|c| cell(c.found.ratio.as_ref()))),
+            Column::right("ratio", cells(change_cell)),
             Column::left("", cells(verdict)).drop_order(1),
         ])
         .with_tones(rows().map(|(_, change)| tone(change)).collect())
@@ -257,6 +269,15 @@ fn measure(change: &MeasureChange) -> Cell {
 /// Returns a verdict, with one word for narrow terminals.
 fn verdict(change: &MeasureChange) -> Cell {
     Cell::from(&change.found.words).shortened_to(change.found.judged.word(change.of))
+}
+
+/// Returns the ratio of the two levels, with a mark if the ratio is relative to the ceiling.
+fn change_cell(change: &MeasureChange) -> Cell {
+    let found = cell(change.found.ratio.as_ref());
+    match change.is_relative {
+        true => Cell { text: format!("{}*", found.text), ..found },
+        false => found,
+    }
 }
 
 fn tone(change: &MeasureChange) -> Tone {
@@ -277,6 +298,7 @@ impl ComparedLoad {
                 false => String::new(),
             },
             is_offered: own.rate.is_some(),
+            control: String::new(),
             servers: Vec::new(),
         }
     }
@@ -306,6 +328,7 @@ fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> V
             of: Some(measure),
             before,
             after,
+            is_relative: found.ratio.is_some() && sides.ceiling(measure).is_some(),
             is_worse: found.judged == Judged::Worse,
             found,
         }
@@ -458,6 +481,7 @@ impl RunComparison {
                 of: None,
                 before: old,
                 after: new,
+                is_relative: false,
                 is_worse: found.judged == Judged::Worse,
                 found,
             };

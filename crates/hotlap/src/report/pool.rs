@@ -194,11 +194,10 @@ impl NodeDifference {
     }
 }
 
-/// Formats a standard deviation in log units as per cent: `0.8%`, with the interval `[0, 2.1]`.
+/// Formats a standard deviation in log units as per cent: `0.8%`, with the interval `[0%, 2.1%]`.
 fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
     let found = between.scaled(100.0);
-    let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();
-    let end = |value: f64| if value >= 100.0 { "∞".to_owned() } else { text(value) };
+    let end = |value: f64| if value >= 100.0 { "∞".to_owned() } else { percent(value) };
     let spread = format!("[{}, {}]", end(found.low), end(found.high));
     Figure::new(&found, percent(found.value), spread)
 }

@@ -9,7 +9,7 @@ use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
 use crate::analysis::warnings::{notes_of, tls};
-use crate::analysis::{Analysis, Measure, Used, suites};
+use crate::analysis::{Analysis, Measure, MeasuredServer, Used, suites};
 use crate::model::{Lap, Load, Role, Run};
 use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
 use crate::report::heading::{title_of_one, under, with_load};
@@ -150,7 +150,8 @@ pub struct Row {
     /// The common rate compared with the responses. If the server did not reach the rate
     /// (`is_behind`), its `response` cannot be compared with other servers.
     pub open_loop: Option<OpenLoopView>,
-    /// Maximum resident memory of the process tree, in MB.
+    /// The largest resident memory of the process tree in a restart, as a mean over restarts, in
+    /// MB.
     pub rss_mb: Option<Figure>,
     /// Maximum proportional memory of the process tree, in MB.
     pub pss_mb: Option<Figure>,
@@ -218,7 +219,7 @@ impl Row {
         let concurrency = |rate| Concurrency { in_flight, rate };
         let response = measured.response.as_ref();
         let mut warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
-        let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
+        let Used { pss_bytes, cpu_share, switches, .. } = measured.used;
         let level =
             |measure| measured.level[measure].map(|level| figure::of_measure(measure, &level));
         let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
@@ -232,7 +233,7 @@ impl Row {
             version: server.version.clone(),
             laps: measured.laps,
             generator_limited: measured.generator_limited,
-            requests_per_s: level(Measure::Rate),
+            requests_per_s: rate(measured),
             of_ceiling: of_ceiling(analysis, index),
             cpu_us: level(Measure::Cost),
             database_us: level(Measure::Database),
@@ -263,7 +264,7 @@ impl Row {
                 latency.that_recurs(&measured.response_laps)
             }),
             open_loop: measured.open_loop.map(|found| OpenLoopView::of(found, rounded)),
-            rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
+            rss_mb: level(Measure::Memory),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
             cpu_percent: cpu_share
                 .map(|share| bare(share * 100.0, format!("{}%", grouped(share * 100.0, 0)))),
@@ -292,12 +293,6 @@ impl Row {
     pub fn fails_checks(&self) -> bool {
         self.conformance.is_some_and(|checks| checks.passed < checks.made)
     }
-
-    /// Returns requests/s, as a lower bound if the generator was the limit.
-    pub fn rate(&self) -> Option<Figure> {
-        let figure = self.requests_per_s.as_ref()?;
-        Some(if self.generator_limited { figure.at_least() } else { figure.clone() })
-    }
 }
 
 impl ErrorCount {
@@ -320,6 +315,12 @@ fn responses_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
         }
     }
     sums
+}
+
+/// Returns requests/s, as a lower bound if the generator was the limit.
+fn rate(server: &MeasuredServer) -> Option<Figure> {
+    let figure = figure::of_measure(Measure::Rate, &server.level[Measure::Rate]?);
+    Some(if server.generator_limited { figure.at_least() } else { figure })
 }
 
 fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
@@ -383,7 +384,7 @@ pub enum Value {
 pub const FACTS: &[Fact] = &[
     words("version", |r| r.version.clone()),
     words("command", |r| r.command.clone()),
-    words("requests/s", |r| full(r.rate().as_ref()))
+    words("requests/s", |r| full(r.requests_per_s.as_ref()))
         .column(|t| Some(t.column("req/s", requests).required())),
     field("requests_per_s", Value::Interval(|r| r.requests_per_s.as_ref())),
     field("generator_limited", Value::Words(|r| r.generator_limited.to_string())),
@@ -424,10 +425,10 @@ pub const FACTS: &[Fact] = &[
     field("mean_ms", Value::Figure(|r| r.service.mean.as_ref())),
     field("stdev_ms", Value::Figure(|r| r.service.stdev.as_ref())),
     field("p50_ms", Value::Figure(|r| r.service.p50.as_ref()))
-        .column(|t| Some(t.percentile("p50", |l| l.p50.as_ref()).drop_order(4))),
+        .column(|t| Some(t.percentile("p50", |l| l.p50.as_ref()).drop_order(5))),
     field("p90_ms", Value::Figure(|r| r.service.p90.as_ref())),
     field("p99_ms", Value::Figure(|r| r.service.p99.as_ref()))
-        .column(|t| Some(t.percentile("p99", |l| l.p99.as_ref()).drop_order(5))),
+        .column(|t| t.has_p99().then(|| t.percentile("p99", |l| l.p99.as_ref()).drop_order(4))),
     field("p999_ms", Value::Figure(|r| r.service.p999.as_ref())),
     field("max_ms", Value::Figure(|r| r.service.max.as_ref())),
     words("latency at the common rate", |r| {
@@ -511,9 +512,12 @@ fn joined(parts: impl IntoIterator<Item = String>, by: &str) -> String {
 }
 
 /// Formats microseconds with their interval: `17.3 µs ± 1.1%`.
+pub(super) fn in_micros(figure: &Figure) -> String {
+    format!("{} µs {}", figure.text, figure.spread).trim_end().to_owned()
+}
+
 fn of_micros(figure: Option<&Figure>) -> String {
-    let text = |figure: &Figure| format!("{} µs {}", figure.text, figure.spread);
-    figure.map_or_else(String::new, |figure| text(figure).trim_end().to_owned())
+    figure.map_or_else(String::new, in_micros)
 }
 
 fn against(row: &Row, measure: Measure) -> String {
@@ -630,6 +634,12 @@ impl LoadResults {
         self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
     }
 
+    /// Whether the p99 of any server other than the ceiling is known.
+    fn has_p99(&self) -> bool {
+        let mut own = self.rows.iter().filter(|row| row.role != Role::Ceiling);
+        own.any(|row| self.latency_of(row).is_some_and(|latency| latency.p99.is_some()))
+    }
+
     /// States what the percentiles of the table are. `None` if the table has no percentiles.
     pub(crate) fn latency_mark(&self) -> Option<String> {
         let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
@@ -656,8 +666,7 @@ impl LoadResults {
         let lacks_p99 =
             |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
         if self.rows.iter().any(lacks_p99) {
-            let has_p99 = |row: &Row| self.latency_of(row).is_some_and(|l| l.p99.is_some());
-            let what = match self.rows.iter().any(has_p99) {
+            let what = match self.has_p99() {
                 true => "left out (–) where it is",
                 false => "not shown, because it is",
             };
@@ -755,8 +764,8 @@ fn tone(row: &Row) -> Tone {
 /// Returns requests/s with its interval. The table in the terminal leaves this interval out,
 /// because verdicts rest on the intervals of the ratios.
 fn requests(row: &Row) -> Cell {
-    match row.rate() {
-        Some(figure) => cell(Some(&figure)).shortened_to(figure.text),
+    match &row.requests_per_s {
+        Some(figure) => cell(Some(figure)).shortened_to(&figure.text),
         None if row.wrong_responses > 0 => "wrong responses".into(),
         None => "no valid laps".into(),
     }

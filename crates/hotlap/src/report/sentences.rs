@@ -124,13 +124,12 @@ fn is_withheld(against: &ServerComparison) -> bool {
 fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     let is_limited = |&i: &usize| run.is_compared(i) && analysis.servers[i].generator_limited;
     let count = (0..run.servers.len()).filter(is_limited).count();
-    let are = match count {
+    let ranked = match count {
         0 => return None,
-        1 => "It is",
-        _ => "They are",
+        1 => "",
+        _ => " CPU per request decides their order.",
     };
-    let servers = plural(count, "server");
-    Some(format!("The load generator limited {servers} (≥). {are} ranked by CPU per request."))
+    Some(format!("The load generator limited {} (≥).{ranked}", plural(count, "server")))
 }
 
 /// States how stored runs get a verdict.

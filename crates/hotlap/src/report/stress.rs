@@ -357,10 +357,10 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], of: Rows) -> Table {
     Table::new(vec![
         names,
         Column::left("verdict", cells(|r| r.verdict.as_str())),
-        unless_server(Column::right("of fair\nshare", cells(|r| &r.of_fair_share)), 2),
+        unless_server(Column::right("of fair\nshare", cells(|r| &r.of_fair_share)), 6),
         unless_server(Column::right("p99", cells(|r| &r.p99)), 4),
-        unless_server(Column::right("errors", cells(|r| &r.errors)), 2),
-        Column::left("other clients", cells(|r| &r.others)).drop_order(5),
+        unless_server(Column::right("errors", cells(|r| &r.errors)), 5),
+        Column::left("other clients", cells(|r| &r.others)).drop_order(3),
         unless_scenario(Column::left("their errors", cells(|r| &r.others_errors)), 4),
         Column::right("memory", cells(|r| &r.memory)).drop_order(2),
         Column::right("threads", cells(|r| &r.threads)).drop_order(1),

@@ -142,7 +142,8 @@ pub fn reason(why: Inconclusive) -> &'static str {
 pub struct AgainstReference {
     /// The name of the reference.
     pub reference: String,
-    /// The result in each measure.
+    /// The result in each measure. Percentiles are those under the load, which in a closed loop
+    /// saturates the server. The table may show percentiles at a common rate instead.
     #[serde(flatten)]
     pub measures: PerMeasure<MeasureVerdict>,
 }
@@ -197,6 +198,10 @@ impl MeasureVerdict {
     }
 }
 
+/// A noise floor above this share needs a remedy.
+const NOISY: f64 = 0.1;
+const QUIETER: &str = " Repeat the run on a quieter machine, or with a longer --duration.";
+
 /// The difference between the reference and the A/A control.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -241,7 +246,9 @@ impl Noise {
                 format!("Noise floor ({server} against itself): not known, it needs more {level}.")
             }
             false => {
-                format!("Noise floor ({server} against itself): {}.", known.join(", "))
+                let is_noisy = of_both.iter().any(|(band, _)| band.is_some_and(|b| b > NOISY));
+                let remedy = if is_noisy { QUIETER } else { "" };
+                format!("Noise floor ({server} against itself): {}.{remedy}", known.join(", "))
             }
         };
         Some(Self { server, requests_per_s, cost, sentence })

@@ -189,7 +189,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             let remedy = match found {
                 Unsteady::AtLimit => {
                     "Start it yourself, load it for some minutes, and give its URL instead of its \
-                     command."
+                     command. That shows figures without a verdict."
                 }
                 Unsteady::Changing { change, .. } if *change < 0.0 => {
                     "A longer --duration with --restarts 3 gives it more time."

@@ -111,8 +111,8 @@ fn what_changed_is_told_and_what_did_not_is_not() {
         ),
         "{text}"
     );
-    assert!(flat.contains("1.20× [1.20, 1.20] more"), "{text}");
-    assert!(flat.contains("The ceiling, the same program in all runs"), "{text}");
+    assert!(flat.contains("1.20×* [1.20, 1.20] more"), "{text}");
+    assert!(flat.contains("* relative to the ceiling, the same program in all runs"), "{text}");
 }
 
 /// Regression: the name of a baseline added columns to the table and tags to the page.

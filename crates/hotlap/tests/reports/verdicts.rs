@@ -50,7 +50,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
     waits: 50.0% less CPU per request than reference [50.0, 50.0]; throughput at
     most 0.20×, as the load generator limits reference.
-    The load generator limited 3 servers (≥). They are ranked by CPU per request.
+    The load generator limited 3 servers (≥). CPU per request decides their order.
     ");
 }
 
@@ -75,7 +75,7 @@ fn rows_that_the_generator_limits_are_told_of_together() {
 
     fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
     faster: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
-    The load generator limited 2 servers (≥). They are ranked by CPU per request.
+    The load generator limited 2 servers (≥). CPU per request decides their order.
     ");
 }
 

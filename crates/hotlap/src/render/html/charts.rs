@@ -108,13 +108,8 @@ fn dots<'a>(
 ) -> (Vec<String>, Vec<Series>) {
     let known: Vec<(&Row, &Figure)> = table.rows.iter().filter_map(|r| Some((r, of(r)?))).collect();
     let series = known.iter().enumerate().filter_map(|(line, (row, figure))| {
-        let bound = if row.generator_limited { "at least " } else { "" };
-        let point = Point {
-            x: figure.value,
-            y: line as f64,
-            span: span(figure),
-            text: format!("{bound}{}", figure.full()),
-        };
+        let point =
+            Point { x: figure.value, y: line as f64, span: span(figure), text: figure.full() };
         let server = palette.number(&row.name)?;
         Some(Series { server, points: vec![point], stroke: Stroke::Dots })
     });
@@ -168,7 +163,7 @@ pub fn ratios<'a>(
     let reference = table.reference.as_deref().unwrap_or("the reference");
     let mut note = format!("1× is {reference}.");
     if band.is_some() {
-        note += " Within the band, a difference may be noise.";
+        note += " Two copies of it may differ by as much as the band is wide.";
     }
     Chart {
         title: title.to_owned(),
