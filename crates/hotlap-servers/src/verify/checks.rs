@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::Framing;
-use hotlap_load::plan::Protocol;
+use hotlap_load::plan::{ExpectedStatus, Protocol};
 
 use super::client::Wire;
 use super::{Check, Findings, Requirements, Verifier};
@@ -435,13 +435,10 @@ impl<'a> Bench<'a> {
 
     fn after_half(&self) -> Outcome {
         let bytes = self.bytes(self.main());
-        let body = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: 100\r\n\r\n{{\"a\"",
-            self.main().path,
-            self.verifier.host
-        );
-        for part in [&bytes[..bytes.len() / 2], body.as_bytes(), &bytes] {
+        let with_body = with_body(self.verifier);
+        let body = self.bytes(&with_body);
+        let half_body = &body[..body.len() - with_body.body.len() / 2];
+        for part in [&bytes[..bytes.len() / 2], half_body, &bytes] {
             let mut wire = self.open()?;
             wire.send(part)?;
             drop(wire);
@@ -465,6 +462,30 @@ pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Respon
 
 fn answered(answer: &Response) -> bool {
     (200..300).contains(&answer.status)
+}
+
+/// Returns a request with a body. If the contract has none, the body is one that would get a
+/// response of its own if the server took it for a request.
+///
+/// A user's command or URL gets only safe methods, apart from the user's own request. A POST could
+/// change something there (RFC 9110 section 9.2.1).
+pub(super) fn with_body(verifier: &Verifier<'_>) -> Exchange {
+    let exchanges = &verifier.contract.exchanges;
+    if let Some(own) = exchanges.iter().find(|exchange| !exchange.body.is_empty()) {
+        return own.clone();
+    }
+    let method = match verifier.requirements {
+        Requirements::Catalogue { .. } => "POST",
+        Requirements::Custom => "GET",
+    };
+    Exchange {
+        method: method.to_owned(),
+        body: b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        status: ExpectedStatus::Any,
+        media_type: None,
+        content: Content::Any,
+        ..exchanges[0].clone()
+    }
 }
 
 /// Returns the main request with a path that no server knows.

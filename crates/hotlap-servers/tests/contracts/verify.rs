@@ -1,11 +1,12 @@
 //! Tests of the verifier with servers that have exactly one fault each. The right check finds it.
 
 use crate::GOES_ON;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::catalogue::ServerKind;
-use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::contract::{Ask, Contract, Name};
 use hotlap_servers::verify::{self, Findings, Requirements, Verifier};
 use hotlap_testbed::{Flaw, Site, TestServer, unused_address};
 
@@ -215,6 +216,45 @@ fn a_custom_server_needs_only_silence_and_a_response() {
     let names: Vec<_> = report.required.iter().map(|check| check.name.as_str()).collect();
     assert_eq!(names, ["silence", "GET /"]);
     assert_eq!(missed(&report), ["keep-alive", "pipelining"]);
+}
+
+/// Regression: three conformance checks and the check "gone halfway" sent POST to a user's URL,
+/// where a POST may change data.
+#[test]
+fn a_users_server_gets_only_safe_methods_and_the_users_own_request() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&received);
+    let server = TestServer::start(move |mut client| {
+        while let Some(bytes) = client.receive() {
+            log.lock().unwrap().extend(bytes);
+            let body = "Hello, World!";
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            client.send(format!("{head}{body}").as_bytes());
+        }
+    });
+    let asks = ["GET", "PUT"].map(|method| {
+        let body = if method == "PUT" { b"mine".to_vec() } else { Vec::new() };
+        Ask { method: method.to_owned(), body, ..Ask::default() }
+    });
+    for ask in asks {
+        received.lock().unwrap().clear();
+        let contract = Contract::custom(&ask);
+        let target = Target::plain(Endpoint::Tcp(server.address()));
+        verify::verify(&Verifier {
+            target: &target,
+            host: "x",
+            contract: &contract,
+            requirements: Requirements::Custom,
+            rude: true,
+            limit: verify::LIMIT,
+            pause: verify::PAUSE,
+            stop: &GOES_ON,
+        });
+        let text = String::from_utf8_lossy(&received.lock().unwrap()).into_owned();
+        let has = |method: &str| text.contains(&format!("{method} "));
+        let sent = ["GET", "POST", "HOTLAP", "PUT"].map(has);
+        assert_eq!(sent, [true, false, false, ask.method == "PUT"], "{text}");
+    }
 }
 
 #[test]
