@@ -79,8 +79,6 @@ pub enum Flaw {
     StaleDate,
     /// `Date` is an hour fast.
     WrongDate,
-    /// The server sends no `Server` header.
-    NoServerHeader,
     /// The server sends no `100 (Continue)`.
     NoContinue,
     /// The server sends the same response for every method.
@@ -93,8 +91,10 @@ pub enum Flaw {
     TakesChunksForRequests,
     /// The server closes the connection on heads of over 60,000 bytes.
     ClosesOnLargeHeaders,
-    /// The server accepts two different `Content-Length` headers.
+    /// The server accepts two different `Content-Length` headers. It rejects POST.
     AcceptsTwoLengths,
+    /// The server keeps the connection open after it rejects a request.
+    KeepsInvalidOpen,
     /// The server accepts a space between a header's name and the colon.
     AcceptsSpaceBeforeColon,
     /// The server closes the connection on a folded header.
@@ -429,11 +429,8 @@ impl Responder {
         let asks_to_close = request.header("connection") == Some("close");
         let mut closes = (is_old && flaw != Flaw::KeepsHttp10Open)
             || (asks_to_close && flaw != Flaw::IgnoresConnectionClose)
-            || request.problem.is_some();
+            || (request.problem.is_some() && flaw != Flaw::KeepsInvalidOpen);
         let mut head = format!("HTTP/1.1 {status} Whatever\r\nContent-Type: {content_type}\r\n");
-        if flaw != Flaw::NoServerHeader {
-            head += "Server: faulty\r\n";
-        }
         if flaw != Flaw::NoDate {
             head += &format!("Date: {}\r\n", self.date());
         }
@@ -502,7 +499,10 @@ impl Responder {
         if path != "/" && self.flaw != Flaw::AcceptsAnyPath {
             return (404, plain, "Not Found".to_owned());
         }
-        let is_known = matches!(request.method.as_str(), "GET" | "HEAD" | "POST");
+        let is_known = match request.method.as_str() {
+            "POST" => self.flaw != Flaw::AcceptsTwoLengths,
+            method => matches!(method, "GET" | "HEAD"),
+        };
         if !is_known && self.flaw != Flaw::AcceptsAnyMethod {
             return (405, plain, "Method Not Allowed".to_owned());
         }

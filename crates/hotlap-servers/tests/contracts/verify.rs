@@ -69,7 +69,7 @@ fn a_correct_server_passes_all_checks() {
         let report = verified(site, Flaw::None, FRAMEWORK);
         assert_eq!(failed(&report), [""; 0], "{site:?}: {:#?}", report.required);
         assert_eq!(missed(&report), [""; 0], "{site:?}: {:#?}", report.conformance);
-        assert_eq!(report.conformance_count(), (14, 14));
+        assert_eq!(report.conformance_count(), (13, 13));
         assert_eq!(report.ended, None);
     }
 }
@@ -156,7 +156,7 @@ fn a_server_that_closes_by_design_must_announce_it() {
     let by_design = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: false };
     let report = verified(Site::Hello, Flaw::ClosesAnnounced, by_design);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
-    assert_eq!(report.conformance_count(), (14, 16));
+    assert_eq!(report.conformance_count(), (13, 15));
     let report = verified(Site::Hello, Flaw::ClosesUnannounced, by_design);
     assert_eq!(failed(&report), ["says close"]);
 }
@@ -179,6 +179,8 @@ fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
     assert_eq!(missed(&report), ["unknown path"]);
 }
 
+/// Regression: a server without POST passed the check "two lengths" with its 405, and a server
+/// without a `Server` header, which is optional, failed a check.
 #[test]
 fn each_conformance_fault_fails_its_own_check_only() {
     let faults = [
@@ -189,13 +191,13 @@ fn each_conformance_fault_fails_its_own_check_only() {
         (Flaw::NoDate, "Date"),
         (Flaw::StaleDate, "Date"),
         (Flaw::WrongDate, "Date"),
-        (Flaw::NoServerHeader, "Server"),
         (Flaw::NoContinue, "100-continue"),
         (Flaw::ClosesOnFoldedHeaders, "folded header"),
         (Flaw::AcceptsAnyVersion, "bad version"),
         (Flaw::AcceptsMissingHost, "no Host"),
         (Flaw::AcceptsSpaceBeforeColon, "space before colon"),
         (Flaw::AcceptsTwoLengths, "two lengths"),
+        (Flaw::KeepsInvalidOpen, "two lengths"),
         (Flaw::RejectsAbsoluteTarget, "absolute target"),
     ];
     std::thread::scope(|scope| {
