@@ -146,6 +146,7 @@ impl<'a> Conformance<'a> {
     fn window(&self) -> Outcome {
         // SETTINGS_INITIAL_WINDOW_SIZE is one byte.
         let mut frames = self.open(&[0, 4, 0, 0, 0, 1])?;
+        frames.holds_window = true;
         frames
             .wait_for("an ACK", |f| f.header.kind == kind::SETTINGS && f.header.has(flags::ACK))?;
         frames.send(kind::HEADERS, WHOLE, FIRST, &self.block)?;
@@ -159,6 +160,7 @@ impl<'a> Conformance<'a> {
         if first.header.has(flags::END_STREAM) {
             return Ok(());
         }
+        frames.holds_window = false;
         frames.send(kind::WINDOW_UPDATE, 0, FIRST, &65_535_u32.to_be_bytes())?;
         let last = |f: &Frame| f.header.stream == FIRST && f.header.has(flags::END_STREAM);
         frames.wait_for("the rest after a WINDOW_UPDATE", last).map(drop)
@@ -193,12 +195,15 @@ impl<'a> Conformance<'a> {
 
     fn oversize_frame(&self) -> Outcome {
         let mut frames = self.open(&[])?;
-        // The frame is larger than any server's default. A server that allows more says so in its
-        // SETTINGS.
+        // The frame is larger than the default. A server that allows more says so in its SETTINGS.
         let size = MAX_FRAME as usize + 1;
         let allowed = frames.wait_for("SETTINGS", |f| f.header.kind == kind::SETTINGS)?;
-        let allows_more = allowed.payload.chunks_exact(6).any(|s| s[..2] == [0, 5]);
-        if allows_more {
+        let allows_more = |setting: &[u8]| match *setting {
+            // SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
+            [0, 5, a, b, c, d] => u32::from_be_bytes([a, b, c, d]) > MAX_FRAME,
+            _ => false,
+        };
+        if allowed.payload.chunks_exact(6).any(allows_more) {
             return Ok(());
         }
         frames.send(kind::HEADERS, flags::END_HEADERS, FIRST, &self.block)?;
@@ -243,6 +248,10 @@ struct Frames<'a> {
     /// The number of received bytes that have been read.
     read: usize,
     decoder: Decoder,
+    /// Whether the client leaves the flow-control windows as they are when it receives DATA.
+    holds_window: bool,
+    /// The stream that the client has reset, on which it sends nothing more. 0 if there is none.
+    reset: u32,
     /// How long the next frame may take.
     limit: Duration,
     /// When the conversation ends, however many frames come.
@@ -261,6 +270,8 @@ impl<'a> Frames<'a> {
             received: Vec::new(),
             read: 0,
             decoder: Decoder::default(),
+            holds_window: false,
+            reset: 0,
             limit,
             ends: Instant::now() + limit * CONVERSATION,
         };
@@ -271,11 +282,14 @@ impl<'a> Frames<'a> {
     /// Sends a frame.
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), String> {
         let header = FrameHeader { length: payload.len() as u32, kind, flags, stream };
+        if kind == kind::RST_STREAM {
+            self.reset = stream;
+        }
         self.wire.send(&[&header.bytes()[..], payload].concat())
     }
 
-    /// Returns the next frame, and acknowledges SETTINGS. `None` if the connection ends, nothing
-    /// comes in time, or the conversation has taken too long.
+    /// Returns the next frame, acknowledges SETTINGS and opens the windows again after DATA. `None`
+    /// if the connection ends, nothing comes in time, or the conversation has taken too long.
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let now = Instant::now();
         if now >= self.ends {
@@ -288,6 +302,9 @@ impl<'a> Frames<'a> {
                 if kind == kind::SETTINGS && !frame.header.has(flags::ACK) {
                     self.send(kind::SETTINGS, flags::ACK, 0, &[])?;
                 }
+                if kind == kind::DATA && !self.holds_window {
+                    self.reopen(&frame.header);
+                }
                 return Ok(Some(frame));
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -296,6 +313,17 @@ impl<'a> Frames<'a> {
             }
             self.received.drain(..std::mem::take(&mut self.read));
             self.received.extend(self.wire.take_received(left));
+        }
+    }
+
+    /// Opens the flow-control windows again by the length of a DATA frame. Without this, a server
+    /// must stop after 65,535 bytes (RFC 9113 section 6.9.2).
+    fn reopen(&mut self, data: &FrameHeader) {
+        let is_over = data.has(flags::END_STREAM) || data.stream == self.reset;
+        let streams = [Some(0), (!is_over).then_some(data.stream)];
+        for stream in streams.into_iter().flatten().filter(|_| data.length > 0) {
+            // If the server has closed the connection, the next read shows that.
+            let _ = self.send(kind::WINDOW_UPDATE, 0, stream, &data.length.to_be_bytes());
         }
     }
 
@@ -332,7 +360,11 @@ impl<'a> Frames<'a> {
                 };
             };
             match header.kind {
-                kind::HEADERS => status = self.status(&header, &payload)?,
+                kind::HEADERS => {
+                    let of_block = self.status(&header, &payload)?;
+                    // Trailers have no status.
+                    status = of_block.filter(|_| header.stream == stream).unwrap_or(status);
+                }
                 kind::DATA if header.stream == stream => length += payload.len(),
                 kind::RST_STREAM if header.stream == stream => return Ok(End::Reset),
                 kind::GOAWAY if error_code(&payload) != Some(0) => return Ok(End::Closed),
@@ -358,18 +390,18 @@ impl<'a> Frames<'a> {
         Ok(self.wire.over)
     }
 
-    /// Returns the status in a header block. All blocks are decoded, since each may change the
-    /// table.
-    fn status(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<u16, String> {
+    /// Returns the status in a header block, if it has one. All blocks are decoded, since each may
+    /// change the table.
+    fn status(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<Option<u16>, String> {
         let padding = if header.has(flags::PADDED) { payload.first().copied() } else { None };
         let start =
             usize::from(padding.is_some()) + if header.has(flags::PRIORITY) { 5 } else { 0 };
         let end = payload.len().saturating_sub(usize::from(padding.unwrap_or(0)));
         let block = payload.get(start..end).ok_or("HEADERS with more padding than content")?;
-        let mut status = 0;
+        let mut status = None;
         let decoded = self.decoder.decode(block, |name, value| {
             if name == b":status" {
-                status = String::from_utf8_lossy(value).parse().unwrap_or(0);
+                status = Some(String::from_utf8_lossy(value).parse().unwrap_or(0));
             }
         });
         decoded.map_err(|why| format!("a malformed header block: {why}"))?;

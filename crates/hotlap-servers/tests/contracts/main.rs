@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 mod allocation;
 mod check;
+mod http2;
 mod learn;
 mod tls;
 mod verify;
