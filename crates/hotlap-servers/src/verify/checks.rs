@@ -22,6 +22,8 @@ pub(super) struct Bench<'a> {
     pub(super) report: Findings,
     /// The first response, the time when it came, and whether it was right.
     pub(super) first: Option<(Response, SystemTime, bool)>,
+    /// The first response to the second exchange, and whether it was right.
+    second: Option<(Response, bool)>,
     /// The response to a path that no server knows.
     pub(super) unknown: Option<Response>,
 }
@@ -38,7 +40,7 @@ enum Http10 {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(verifier: &'a Verifier<'a>) -> Self {
-        Self { verifier, report: Findings::default(), first: None, unknown: None }
+        Self { verifier, report: Findings::default(), first: None, second: None, unknown: None }
     }
 
     pub(super) fn run(&mut self) {
@@ -113,16 +115,10 @@ impl<'a> Bench<'a> {
         self.open()?.ask(exchange, self.verifier.host)
     }
 
-    /// Checks another response to the main request against the contract. If the first response was
-    /// wrong, the two responses are compared, since the error has been reported already.
+    /// Checks another response to the main request against the contract.
     pub(super) fn same(&self, answer: &Response) -> Outcome {
-        match &self.first {
-            Some((first, _, false)) => {
-                let same = first.status == answer.status && first.body.len() == answer.body.len();
-                if same { Ok(()) } else { Err(described(answer)) }
-            }
-            _ => self.main().check(answer, SystemTime::now()),
-        }
+        let first = self.first.as_ref().map(|(first, _, right)| (first, *right));
+        same(self.main(), first, answer)
     }
 
     fn silence(&self) -> Outcome {
@@ -175,6 +171,9 @@ impl<'a> Bench<'a> {
             }
             if is_main {
                 self.first = Some((answer.clone(), now, right));
+            }
+            if contract.exchanges.get(1).is_some_and(|second| std::ptr::eq(exchange, second)) {
+                self.second = Some((answer.clone(), right));
             }
             if self.report.responses.len() < contract.exchanges.len() {
                 self.report.responses.push(answer);
@@ -337,14 +336,14 @@ impl<'a> Bench<'a> {
         self.same(&answer).map_err(|why| format!("first response: {why}"))?;
         let answer =
             receive(&mut wire, &second).map_err(|why| format!("second response: {why}"))?;
-        let right = match (self.report.responses.get(1), unknown) {
-            (Some(known), _) => known.status == answer.status && known.body == answer.body,
-            (None, Some(unknown)) => unknown.status == answer.status,
-            (None, None) => self.same(&answer).is_ok(),
+        let known = self.second.as_ref().map(|(known, right)| (known, *right));
+        let outcome = match (self.verifier.contract.exchanges.get(1), unknown) {
+            (Some(exchange), _) => same(exchange, known, &answer),
+            (None, Some(unknown)) if unknown.status == answer.status => Ok(()),
+            (None, Some(_)) => Err(described(&answer)),
+            (None, None) => self.same(&answer),
         };
-        if !right {
-            return Err(format!("second response: {}", described(&answer)));
-        }
+        outcome.map_err(|why| format!("second response: {why}"))?;
         wire.quiet(self.verifier.pause).map_err(|why| format!("after both responses, {why}"))
     }
 
@@ -458,6 +457,18 @@ pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
 /// Receives one response to the request of `exchange`.
 pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Response, String> {
     wire.answer(exchange.is_head(), &exchange.content)
+}
+
+/// Checks a response against its exchange. If the first response was wrong, the two responses are
+/// compared, since the error has been reported already.
+fn same(exchange: &Exchange, first: Option<(&Response, bool)>, answer: &Response) -> Outcome {
+    match first {
+        Some((first, false)) => {
+            let same = first.status == answer.status && first.body.len() == answer.body.len();
+            if same { Ok(()) } else { Err(described(answer)) }
+        }
+        _ => exchange.check(answer, SystemTime::now()),
+    }
 }
 
 fn answered(answer: &Response) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::catalogue::ServerKind;
-use hotlap_servers::contract::{Ask, Contract, Name};
+use hotlap_servers::contract::{Ask, Contract, Fields, Name, Requests};
 use hotlap_servers::verify::{self, Findings, Requirements, Verifier};
 use hotlap_testbed::{Flaw, Site, TestServer, unused_address};
 
@@ -130,6 +130,27 @@ fn dropped_and_swapped_responses_are_found() {
     finds(Site::Hello, Flaw::DropsPipelined, "pipelining", "second response: no response");
     finds(Site::Hello, Flaw::SwapsPipelined, "pipelining", "first response: 404");
     finds(Site::JsonApi, Flaw::SwapsPipelined, "pipelining", "first response: body");
+}
+
+/// Regression: pipelining counted as broken if the response to the second request varied.
+#[test]
+fn the_second_of_two_pipelined_responses_may_vary_where_the_contract_lets_it() {
+    let server = TestServer::faulty(Site::Hello, Flaw::CountsRequests);
+    let target = Target::plain(Endpoint::Tcp(server.address()));
+    let asks = vec![Ask::default(), Ask::default()];
+    let contract = Contract::custom_requests(&Requests { asks, fields: Fields::default() });
+    let report = verify::verify(&Verifier {
+        target: &target,
+        host: "x",
+        contract: &contract,
+        requirements: Requirements::Custom,
+        rude: false,
+        limit: HANG,
+        pause: verify::PAUSE,
+        stop: &GOES_ON,
+    });
+    let check = report.conformance.iter().find(|check| check.name == "pipelining").unwrap();
+    assert!(check.pass, "{check}");
 }
 
 #[test]
