@@ -327,6 +327,7 @@ impl Contract {
             body: ask.body.clone(),
             status: ask.status,
             media_type: None,
+            content_range: None,
             not_before_ms: 0,
             content: ask.answer.as_deref().map_or(Content::Any, content),
         };
@@ -403,6 +404,7 @@ fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange 
         body: body.to_vec(),
         status: ExpectedStatus::Exactly(status),
         media_type: Some("application/json".to_owned()),
+        content_range: None,
         not_before_ms: 0,
         content: Content::Any,
     }
@@ -513,6 +515,22 @@ mod tests {
         assert!(
             matches!(request.expect.body, ExpectedBody::Bytes { varies, .. } if varies.is_empty())
         );
+    }
+
+    /// Regression: any Content-Range was right, even one of other bytes.
+    #[test]
+    fn a_part_of_a_file_needs_its_own_content_range() {
+        let part = &Contract::of(Name::Static, None).extras[0];
+        let Content::Bytes { bytes, .. } = &part.content else { panic!() };
+        let body = std::str::from_utf8(bytes).unwrap();
+        let check = |range: &str| {
+            let head = format!("206 Partial Content\r\nContent-Type: text/plain{range}");
+            part.check(&answer(&head, body), now())
+        };
+        assert_eq!(check("\r\nContent-Range: bytes 1000-1999/10000"), Ok(()));
+        let other = check("\r\nContent-Range: bytes 0-999/10000").unwrap_err();
+        assert_eq!(other, "Content-Range bytes 0-999/10000, not bytes 1000-1999/10000");
+        assert_eq!(check("").unwrap_err(), "no Content-Range");
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Exchange {
     pub status: ExpectedStatus,
     /// The expected media type, without parameters. `None` accepts any media type, or none.
     pub media_type: Option<String>,
+    /// The expected `Content-Range` of a part. `None` accepts any value, or none.
+    pub content_range: Option<String>,
     /// The shortest time that the response may take, in milliseconds.
     pub not_before_ms: u64,
     /// The expected body.
@@ -128,6 +130,7 @@ impl Exchange {
             body: Vec::new(),
             status: ExpectedStatus::Exactly(200),
             media_type: media_type.map(str::to_owned),
+            content_range: None,
             not_before_ms: 0,
             content,
         }
@@ -309,10 +312,16 @@ impl Exchange {
                 None => return Err("no Content-Type".to_owned()),
             }
         }
-        // RFC 9110 section 15.3.7.1.
-        let is_one_part = answer.status == 206 && self.media_type.is_some();
-        if is_one_part && answer.header("content-range").is_none() {
-            return Err("206 without Content-Range".to_owned());
+        // RFC 9110 sections 14.4 and 15.3.7.1.
+        if let Some(expected) = &self.content_range {
+            match answer.header("content-range") {
+                Some(got) if got.eq_ignore_ascii_case(expected.as_bytes()) => {}
+                Some(got) => {
+                    let got = String::from_utf8_lossy(got);
+                    return Err(format!("Content-Range {got}, not {expected}"));
+                }
+                None => return Err("no Content-Range".to_owned()),
+            }
         }
         if let Content::Gzip(_) = self.content {
             match answer.header("content-encoding") {

@@ -63,6 +63,7 @@ pub(super) fn extras() -> Vec<Exchange> {
     let whole = with_header(file(MIDDLE), "Range", "bytes=1000-1999");
     let part = Exchange {
         status: ExpectedStatus::Exactly(206),
+        content_range: Some(format!("bytes 1000-1999/{MIDDLE}")),
         content: Content::exactly(&text(MIDDLE)[1_000..2_000]),
         ..whole
     };
