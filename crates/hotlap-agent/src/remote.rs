@@ -14,7 +14,7 @@ use hotlap_observe::{
 use hotlap_servers::build::Unready;
 use hotlap_servers::launch::{Certificate, ServerFailure};
 use hotlap_servers::machine::Network;
-use hotlap_servers::process::Stopped;
+use hotlap_servers::process::{SHORT_GRACE, Stopped};
 use hotlap_servers::running::{
     Found, LogWait, RunningServer, Sample, ServerHost, ServerState, StartOrder, Unreachable, Up,
 };
@@ -572,7 +572,7 @@ impl RunningServer for RemoteServer {
 impl Drop for RemoteServer {
     fn drop(&mut self) {
         if !self.is_over {
-            self.call(Stop { id: self.kept.id, grace: Duration::ZERO });
+            self.call(Stop { id: self.kept.id, grace: SHORT_GRACE });
         }
     }
 }

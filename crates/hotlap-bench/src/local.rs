@@ -14,6 +14,7 @@ use hotlap_load::plan::Target;
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::infer;
 use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::process::SHORT_GRACE;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lap::Lap;
@@ -204,7 +205,7 @@ impl LocalRunner {
             });
             verified.push(match result {
                 Err(failure) => {
-                    instance.stop(Duration::ZERO);
+                    instance.stop(SHORT_GRACE);
                     Err(failure)
                 }
                 Ok(()) => {
@@ -273,7 +274,7 @@ impl Runner for LocalRunner {
         let started = self.then_freeze(participant, |instance| {
             let started = instance.start(observes);
             if started.is_err() {
-                instance.stop(Duration::ZERO);
+                instance.stop(SHORT_GRACE);
             }
             started
         });

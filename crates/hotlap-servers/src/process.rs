@@ -34,7 +34,12 @@ pub use supervisor::is_ignored;
 /// again. On Linux, a search takes microseconds. On other systems, each search runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
-/// A running server. Dropping this value kills the server.
+/// The time between SIGTERM and SIGKILL for a server that is given up: a server that failed, or
+/// whose hotlap has died. A command such as `docker run` removes its container when it gets
+/// SIGTERM. After SIGKILL alone, the container would keep running.
+pub const SHORT_GRACE: Duration = Duration::from_secs(2);
+
+/// A running server. Dropping this value ends the server, within [`SHORT_GRACE`].
 #[derive(Debug)]
 pub struct Process {
     standby: Standby,
@@ -295,7 +300,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.stopped.is_none() {
-            self.end(Duration::ZERO);
+            self.end(SHORT_GRACE);
         }
     }
 }

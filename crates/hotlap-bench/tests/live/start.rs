@@ -6,7 +6,9 @@ use std::time::Duration;
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Role};
 use hotlap_bench::runner::Runner;
+use hotlap_servers::catalogue::ServerKind;
 use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::verify::Requirements;
 use hotlap_testbed::unused_address;
 
 use crate::setting::{launch, load, participant, setting, start};
@@ -93,6 +95,38 @@ fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
 fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
     let folder = tempfile::tempdir().unwrap();
     start(folder.path(), script, Duration::from_secs(limit_s)).map(drop)
+}
+
+/// Regression: a server that failed its start got SIGKILL without SIGTERM, so `docker run` left its
+/// container behind.
+#[test]
+fn a_server_that_fails_its_start_can_clean_up() {
+    let script = "trap 'touch $FOLDER/cleaned; exit' TERM; touch $FOLDER/up; sleep 1000 & wait";
+    // On a busy machine, the script may not even run within a second.
+    let is_up = [1, 5, 25, 125].into_iter().any(|limit_s| {
+        let folder = tempfile::tempdir().unwrap();
+        start(folder.path(), script, Duration::from_secs(limit_s)).map(drop).unwrap_err();
+        let is_up = folder.path().join("up").exists();
+        assert_eq!(folder.path().join("cleaned").exists(), is_up);
+        is_up
+    });
+    assert!(is_up);
+}
+
+/// Regression: a server that failed its verification got SIGKILL without SIGTERM.
+#[test]
+fn a_server_that_fails_its_verification_can_clean_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "trap 'touch $FOLDER/cleaned; exit' TERM; $STAND_IN serve $PORT & wait";
+    let start = Origin::Launch(launch(folder.path(), script));
+    let mut participant = participant("wrong", Role::Reference, start);
+    // The stand-in sends the same response for a path that it should not know.
+    participant.requirements =
+        Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
+    let setting = setting(Duration::from_millis(12), folder.path());
+    let mut runner = LocalRunner::new(setting, &[participant], &[load()], Arc::default());
+    assert_eq!(runner.bring_up(0).unwrap_err().phase, "verify");
+    assert!(folder.path().join("cleaned").exists());
 }
 
 /// Returns the failure of a server that accepts connections and never responds.

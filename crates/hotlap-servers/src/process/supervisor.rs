@@ -25,14 +25,11 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, set
 use super::channel::{
     Order, ProcessExit, ProcessSetting, Received, Report, SUPERVISOR_NAME, Stopped, Wire, send,
 };
-use super::log;
 use super::signal::signal_tree;
+use super::{SHORT_GRACE, log};
 use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
-
-/// The time between SIGTERM and SIGKILL if hotlap has died and cannot set a grace period.
-const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
 /// How long to wait after SIGKILL before the tree is reported as surviving. A process may be in an
 /// uninterruptible wait, or belong to another user.
@@ -195,7 +192,7 @@ impl Supervised {
                 let _ = send(&self.outbox, &Report::Stopped(stopped));
             }
             _ => {
-                self.end(ORPHAN_GRACE);
+                self.end(SHORT_GRACE);
             }
         }
         while !self.childless_within(Duration::from_secs(1)) {

@@ -235,6 +235,18 @@ fn a_dropped_server_is_dead_when_the_drop_returns() {
     assert_eq!(still_there(&members), [], "of {members:?}");
 }
 
+/// Regression: a dropped server got SIGKILL without SIGTERM, so `docker run` left its container
+/// behind.
+#[test]
+fn a_dropped_server_can_clean_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "trap 'touch $FOLDER/cleaned; exit' TERM; touch $FOLDER/ready; sleep 1000 & wait";
+    let server = shell(folder.path(), script);
+    ready(folder.path());
+    drop(server);
+    assert!(folder.path().join("cleaned").exists());
+}
+
 /// Regression: survivors were looked up by their old parent, so a survivor that init had adopted
 /// was missed.
 #[cfg(target_os = "linux")]
