@@ -160,11 +160,11 @@ impl Starter<'_> {
             protocol,
             accepts_wrong: false,
             cpus,
-            cores: cores.to_vec(),
             all_cores: match self.host.is_here() {
                 true => self.cores.all(),
-                false => cores.to_vec(),
+                false => cores.clone(),
             },
+            cores,
             limit: self.limit,
             counters: self.counters,
             observes: self.observes,

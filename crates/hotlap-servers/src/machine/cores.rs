@@ -22,6 +22,8 @@ struct Topology {
     cores: Vec<Vec<usize>>,
     /// The number of cores of the fastest kind, which come first.
     fast: usize,
+    /// The relative speed of each hardware thread. Empty if all threads are alike.
+    speeds: BTreeMap<usize, u64>,
     /// Whether the CPU quota leaves cores unused.
     limited: bool,
     /// Sentences that say what was left out and why.
@@ -45,7 +47,15 @@ fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     notes.extend(note);
     let fastest = cores.iter().map(speed).max();
     let fast = cores.iter().filter(|core| Some(speed(core)) == fastest).count();
-    Topology { cores, fast, limited, notes }
+    Topology { cores, fast, speeds, limited, notes }
+}
+
+impl Topology {
+    /// Puts the fastest hardware threads first. Threads of equal speed are in order of number, so a
+    /// server with few threads gets one thread of each physical core, where numbers alternate.
+    fn sort(&self, cpus: &mut [usize]) {
+        cpus.sort_by_key(|cpu| (Reverse(self.speeds.get(cpu)), *cpu));
+    }
 }
 
 /// Returns how many hardware threads can be busy all the time under a CPU quota in cores. The
@@ -191,9 +201,9 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
 /// The cores of the server and of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAllocation {
-    /// The server's cores. Empty if the server is not pinned.
+    /// The server's cores, the fastest first. Empty if the server is not pinned.
     pub server: Vec<usize>,
-    /// The generator's cores. Empty if the generator is not pinned.
+    /// The generator's cores, the fastest first. Empty if the generator is not pinned.
     pub generator: Vec<usize>,
     /// Whether server and generator share cores that should be separate.
     pub shared: bool,
@@ -210,27 +220,52 @@ impl CpuAllocation {
         all
     }
 
-    /// Returns the cores for a database. A generator with two cores or more gives up one.
-    /// Otherwise, a server with two cores or more gives up one, if `may_take_servers` is set. In
-    /// all other cases, the database runs on the server's cores. The result is empty if nothing is
-    /// pinned.
+    /// Returns the cores of the server and of the generator, each in order of number.
+    pub fn by_number(&self) -> (Vec<usize>, Vec<usize>) {
+        (by_number(&self.server), by_number(&self.generator))
+    }
+
+    /// Returns the cores for a database. A generator with two physical cores or more gives up one.
+    /// Otherwise, a server with two physical cores or more gives up one, if `may_take_servers` is
+    /// set. In all other cases, the database runs on the server's cores. The result is empty if
+    /// nothing is pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
+        self.take_in(Path::new("/"), may_take_servers)
+    }
+
+    /// `root` is the folder that contains `/sys`.
+    fn take_in(&mut self, root: &Path, may_take_servers: bool) -> Vec<usize> {
         let sides = match may_take_servers {
             true => vec![&mut self.generator, &mut self.server],
             false => vec![&mut self.generator],
         };
-        let side = sides.into_iter().find(|side| side.len() > 1).filter(|_| !self.shared);
-        side.and_then(Vec::pop).map_or_else(|| self.server.clone(), |core| vec![core])
+        if !self.shared {
+            for side in sides {
+                // A database on one hardware thread of a core would slow down the other thread.
+                let mut cores = physical_in(root, side);
+                if let Some(last) = cores.pop().filter(|_| !cores.is_empty()) {
+                    side.retain(|cpu| !last.contains(cpu));
+                    return by_number(&last);
+                }
+            }
+        }
+        by_number(&self.server)
     }
 
-    /// Returns the cores for one server: the number, for `CPUS`, and the cores to pin it to.
-    /// `asked` is the number that the server wants, or `None` for all. A server that wants more
-    /// cores than there are is pinned to all of them.
-    pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
+    /// Returns the cores for one server: the number, for `CPUS`, and the cores to pin it to. These
+    /// are the fastest cores of the servers. `asked` is the number that the server wants, or `None`
+    /// for all. A server that wants more cores than there are is pinned to all of them.
+    pub fn of_server(&self, asked: Option<usize>) -> (usize, Vec<usize>) {
         let all = if self.server.is_empty() { available() } else { self.server.len() };
         let cpus = asked.unwrap_or(all);
-        (cpus, &self.server[..cpus.min(self.server.len())])
+        (cpus, by_number(&self.server[..cpus.min(self.server.len())]))
     }
+}
+
+fn by_number(cpus: &[usize]) -> Vec<usize> {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    cpus
 }
 
 /// Divides physical cores between server and generator. On a shared core, server and generator
@@ -318,8 +353,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
             list(&idle)
         ));
     }
-    server.sort_unstable();
-    generator.sort_unstable();
+    topology.sort(&mut server);
+    topology.sort(&mut generator);
     CpuAllocation { server, generator, shared, notes }
 }
 
@@ -341,16 +376,18 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
 /// Returns the cores of this machine for servers alone, if the generator is on another machine. The
 /// result has the `asked` fastest cores, or all cores that this process may use.
 pub fn alone(asked: Option<usize>) -> CpuAllocation {
-    let (mut server, notes) = match allowed() {
+    let (topology, notes) = match allowed() {
         Ok(cpus) => {
-            let topology = topology(Path::new("/"), &cpus, asked);
-            (topology.cores.concat(), topology.notes)
+            let mut topology = topology(Path::new("/"), &cpus, asked);
+            let notes = std::mem::take(&mut topology.notes);
+            (topology, notes)
         }
-        Err(error) => (vec![], vec![format!("cannot pin servers to cores: {error}")]),
+        Err(error) => (Topology::default(), vec![format!("cannot pin servers to cores: {error}")]),
     };
+    let mut server = topology.cores.concat();
     let asked = asked.filter(|&count| count > 0);
     server.truncate(asked.unwrap_or(server.len()));
-    server.sort_unstable();
+    topology.sort(&mut server);
     CpuAllocation { server, generator: vec![], shared: false, notes }
 }
 
@@ -410,13 +447,13 @@ mod tests {
             [("sys/devices/cpu_core/cpus", "4-7\n"), ("sys/devices/cpu_atom/cpus", "0-3\n")];
         let root = machine(8, false, &hybrid);
         assert_eq!(split_of(root.path(), 8, None), divided("4-7", "0-3", 0));
-        assert_eq!(split_of(root.path(), 8, Some(2)), divided("4-5", "0-3,6-7", 0));
+        assert_eq!(split_of(root.path(), 8, Some(2)), divided("4-5", "6-7,0-3", 0));
         // There are two fast cores and six slow ones. All cores of the server are of one kind.
         let few = [("sys/devices/cpu_core/cpus", "6-7"), ("sys/devices/cpu_atom/cpus", "0-5")];
         let root = machine(8, false, &few);
         assert_eq!(split_of(root.path(), 8, None), divided("6-7", "0-5", 0));
         let told_of_both = split_of(root.path(), 8, Some(3));
-        assert_eq!(told_of_both, divided("0,6-7", "1-5", 1));
+        assert_eq!(told_of_both, divided("6-7,0", "1-5", 1));
         let capacity = "sys/devices/system/cpu/cpu";
         let files: Vec<(String, &str)> = (0..4)
             .map(|n| (format!("{capacity}{n}/cpu_capacity"), if n < 2 { "446" } else { "1024" }))
@@ -510,7 +547,7 @@ mod tests {
 
     fn alike(cores: &[&[usize]]) -> Topology {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
-        Topology { fast: cores.len(), cores, limited: false, notes: vec![] }
+        Topology { fast: cores.len(), cores, ..Topology::default() }
     }
 
     /// Returns the server's cores, the generator's cores, and whether they are shared.
@@ -572,7 +609,7 @@ mod tests {
         let taken = |server: &[usize], generator: &[usize], may_take_servers| {
             let (server, generator) = (server.to_vec(), generator.to_vec());
             let mut cores = CpuAllocation { server, generator, shared: false, notes: vec![] };
-            let own = cores.take_for_database(may_take_servers);
+            let own = cores.take_in(machine(3, false, &[]).path(), may_take_servers);
             (own, cores.server, cores.generator)
         };
         assert_eq!(taken(&[0], &[1], true), (vec![0], vec![0], vec![1]));
@@ -581,5 +618,44 @@ mod tests {
         // The user asked for two cores.
         assert_eq!(taken(&[0, 1], &[2], false), (vec![0, 1], vec![0, 1], vec![2]));
         assert_eq!(taken(&[], &[], true), (vec![], vec![], vec![]));
+    }
+
+    /// Regression: the database got one hardware thread, and the generator kept the other thread of
+    /// the same physical core.
+    #[test]
+    fn a_database_has_all_hardware_threads_of_its_core() {
+        let taken = |threads: usize, asked: Option<usize>| {
+            let (root, cpus) = (machine(threads, true, &[]), (0..threads).collect::<Vec<_>>());
+            let mut cores = split(&topology(root.path(), &cpus, asked), asked);
+            let own = cores.take_in(root.path(), asked.is_none());
+            (list(&own), list(&cores.server), list(&cores.generator))
+        };
+        let of = |own: &str, server: &str, generator: &str| {
+            (own.to_owned(), server.to_owned(), generator.to_owned())
+        };
+        assert_eq!(taken(8, None), of("3,7", "0-1,4-5", "2,6"));
+        // The generator has only one physical core.
+        assert_eq!(taken(8, Some(6)), of("0-2,4-6", "0-2,4-6", "3,7"));
+        assert_eq!(taken(4, None), of("0,2", "0,2", "1,3"));
+        let mut cores = split(&alike(&[&[0, 4], &[1, 5], &[2, 6], &[3, 7]]), Some(6));
+        let own = cores.take_in(machine(8, true, &[]).path(), true);
+        assert_eq!((list(&own), list(&cores.server)), ("2,6".to_owned(), "0-1,4-5".to_owned()));
+    }
+
+    /// Regression: a server with fewer cores than the others got the cores with the lowest numbers,
+    /// which were slow ones.
+    #[test]
+    fn a_server_with_few_cores_gets_fast_ones() {
+        let capacity = |n: usize| {
+            let path = format!("sys/devices/system/cpu/cpu{n}/cpu_capacity");
+            (path, if n < 4 { "446" } else { "1024" })
+        };
+        let files: Vec<(String, &str)> = (0..8).map(capacity).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+        let (root, cpus) = (machine(8, false, &files), (0..8).collect::<Vec<_>>());
+        let split = split(&topology(root.path(), &cpus, Some(6)), Some(6));
+        assert_eq!(split.of_server(Some(2)), (2, vec![4, 5]));
+        assert_eq!(split.of_server(Some(5)), (5, vec![0, 4, 5, 6, 7]));
+        assert_eq!(split.by_number(), (vec![0, 1, 4, 5, 6, 7], vec![2, 3]));
     }
 }

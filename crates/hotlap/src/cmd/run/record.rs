@@ -37,6 +37,7 @@ pub fn begin(
     host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
+    let (server_cpus, generator_cpus) = cores.by_number();
     // Secrets are redacted, since the record is compared with stored runs, which have none.
     let run = Run {
         number: None,
@@ -60,8 +61,8 @@ pub fn begin(
             needed_s: None,
             precision: experiment.and_then(|e| e.precision),
             limit: experiment.and_then(|e| e.limit),
-            server_cpus: cores.server.clone(),
-            generator_cpus: cores.generator.clone(),
+            server_cpus,
+            generator_cpus,
             freeze: spec.freeze && experiment.is_some(),
             high_priority: spec.high_priority,
             objectives: spec.objectives.clone(),

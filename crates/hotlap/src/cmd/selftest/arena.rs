@@ -160,6 +160,7 @@ impl Arena {
     /// The record of an experiment, which is not stored.
     pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (server_cpus, generator_cpus) = self.cores.by_number();
         Run {
             number: None,
             began_ms: began.as_millis() as u64,
@@ -182,8 +183,8 @@ impl Arena {
                 needed_s: None,
                 precision: experiment.precision,
                 limit: experiment.limit,
-                server_cpus: self.cores.server.clone(),
-                generator_cpus: self.cores.generator.clone(),
+                server_cpus,
+                generator_cpus,
                 freeze: true,
                 high_priority: false,
                 objectives: experiment.objectives.clone(),
