@@ -40,7 +40,7 @@ mod proof;
 use cluster::Cluster;
 pub use cluster::ClusterUrl;
 use folder::{Folder, Owner};
-pub use folder::{LOG, remove_left};
+pub use folder::{LOG, is_noted, remove_left};
 pub(crate) use others::connected;
 pub use programs::Programs;
 pub(crate) use proof::Prover;
@@ -48,7 +48,8 @@ pub use proof::{DatabaseWork, Proof};
 
 /// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
 /// discards its data anyway. The settings prevent work that could fall into a lap by chance:
-/// checkpoints, vacuums, and the compilation of queries.
+/// checkpoints, vacuums, and the compilation of queries. Dynamic shared memory lies in PostgreSQL's
+/// folder, and is removed with it. Otherwise, a killed PostgreSQL would leave 1.1 MB in `/dev/shm`.
 pub const SETTINGS: [(&str, &str); 10] = [
     ("fsync", "off"),
     ("full_page_writes", "off"),
@@ -59,7 +60,7 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("checkpoint_timeout", "1d"),
     ("shared_buffers", "256MB"),
     ("max_parallel_workers_per_gather", "0"),
-    ("max_connections", "400"),
+    ("dynamic_shared_memory_type", "mmap"),
 ];
 
 /// The settings that are needed to count statements. Statements are counted only before the load.

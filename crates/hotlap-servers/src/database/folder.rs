@@ -120,9 +120,15 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        let _ = fs::remove_file(&self.note);
+        if remove(&self.path) {
+            let _ = fs::remove_file(&self.note);
+        }
     }
+}
+
+/// Whether the folder of a run's database may still be there. `logs` is the folder of that run.
+pub fn is_noted(logs: &Path) -> bool {
+    logs.join(NOTE).exists()
 }
 
 /// Removes what the database of a killed run left behind. `logs` is the folder of that run. The
@@ -132,21 +138,28 @@ pub fn remove_left(logs: &Path) -> bool {
     let _ = fs::remove_file(logs.join(LOG));
     let Ok(path) = fs::read_to_string(logs.join(NOTE)).map(PathBuf::from) else { return true };
     let is_ours = |name: &str| name.starts_with(PREFIX);
-    let until = Instant::now() + END_LIMIT;
-    if path.is_absolute() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
-        // A process that was just killed may still write, so the folder can fill up again.
-        while path.exists() {
-            end(&path);
-            remove_memory(&path);
-            if fs::remove_dir_all(&path).is_err() {
-                if Instant::now() > until {
-                    return false;
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
-        }
+    let is_ours = path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours);
+    if path.is_absolute() && is_ours && !remove(&path) {
+        return false;
     }
     let _ = fs::remove_file(logs.join(NOTE));
+    true
+}
+
+/// Removes a database's folder, and ends what still runs in it. Returns whether the folder is gone.
+fn remove(folder: &Path) -> bool {
+    let until = Instant::now() + END_LIMIT;
+    // A process that was just killed may still write, so the folder can fill up again.
+    while folder.exists() {
+        end(folder);
+        remove_memory(folder);
+        if fs::remove_dir_all(folder).is_err() {
+            if Instant::now() > until {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
     true
 }
 
@@ -221,6 +234,26 @@ mod tests {
         assert!(remove_left(logs.path()));
         assert!(!path.exists() && !logs.path().join(NOTE).exists());
         writer.join().unwrap();
+    }
+
+    /// Regression: a folder that could not be removed at the end of a run remained for good,
+    /// because its note was removed.
+    #[test]
+    fn a_folder_that_fills_up_at_the_end_of_a_run_is_removed_or_noted() {
+        let logs = tempfile::tempdir().unwrap();
+        let folder = Folder::new(logs.path(), &Owner(None)).unwrap();
+        let path = folder.path().to_owned();
+        let written = path.clone();
+        let writer = thread::spawn(move || {
+            for n in 0..2_000 {
+                let _ = fs::write(written.join(n.to_string()), "x");
+            }
+        });
+        while fs::read_dir(&path).unwrap().next().is_none() {}
+        drop(folder);
+        assert_eq!(is_noted(logs.path()), path.exists());
+        writer.join().unwrap();
+        assert!(remove_left(logs.path()) && !path.exists() && !is_noted(logs.path()));
     }
 
     /// Nothing is removed if the note names any other folder.

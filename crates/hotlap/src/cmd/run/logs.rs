@@ -79,7 +79,11 @@ impl Logs {
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        remove(&self.folder);
+        // If a database's folder is still there, the next command removes it. That command needs
+        // the note and the lock file in this folder.
+        if !database::is_noted(&self.folder) {
+            remove(&self.folder);
+        }
     }
 }
 
