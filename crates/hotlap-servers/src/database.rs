@@ -63,6 +63,19 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("dynamic_shared_memory_type", "mmap"),
 ];
 
+/// The least value of `max_connections`.
+const LEAST_CONNECTIONS: usize = 400;
+
+/// Connections besides the servers' pools, for hotlap's own statements, and for those that
+/// PostgreSQL keeps for superusers.
+const RESERVED_CONNECTIONS: usize = 20;
+
+/// Returns `max_connections` for a run with this many servers, all of which keep their pools open.
+/// Each server has one more connection, over which hotlap reads back what the server changed.
+fn most_connections(servers: usize) -> usize {
+    (servers * (pool_size() + 1) + RESERVED_CONNECTIONS).max(LEAST_CONNECTIONS)
+}
+
 /// The settings that are needed to count statements. Statements are counted only before the load.
 const COUNTING: [(&str, &str); 2] = [
     ("shared_preload_libraries", "pg_stat_statements"),
@@ -122,6 +135,8 @@ pub struct DatabaseSetting {
     pub url: Option<ClusterUrl>,
     /// The cores that PostgreSQL runs on. If empty, it is not pinned.
     pub cores: Vec<usize>,
+    /// The largest number of servers that are connected at the same time.
+    pub servers: usize,
 }
 
 /// The source of the tables and rows of a database.
@@ -145,7 +160,7 @@ impl fmt::Display for Schema {
 impl DatabaseSetting {
     /// Returns the facts about the database for a report. `servers` are the cores of the servers.
     pub fn facts(&self, servers: &[usize]) -> DatabaseFacts {
-        let Self { programs, schema, url, cores } = self;
+        let Self { programs, schema, url, cores, .. } = self;
         DatabaseFacts {
             version: match url {
                 Some(url) => format!("PostgreSQL at {url}"),
@@ -512,7 +527,9 @@ impl Place<'_> {
         let mut arguments =
             vec![format!("--port={port}"), "-D".to_owned(), self.data(), "-k".to_owned(), folder];
         let counts = self.setting.schema == Schema::Contracts;
-        let settings = SETTINGS.iter().chain(&[("listen_addresses", "127.0.0.1")]);
+        let most = most_connections(self.setting.servers).to_string();
+        let of_the_run = [("listen_addresses", "127.0.0.1"), ("max_connections", &most)];
+        let settings = SETTINGS.iter().chain(&of_the_run);
         let settings = settings.chain(COUNTING.iter().filter(|_| counts));
         arguments.extend(settings.map(|(name, value)| format!("--{name}={value}")));
         self.spawn("postgres", &arguments)
@@ -600,4 +617,18 @@ fn printed(process: &Process, cause: String) -> ServerFailure {
         false => "",
     };
     ServerFailure { log_tail, ..failure(cause, remedy) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the number of connections was fixed, while pools grow with cores and servers.
+    #[test]
+    fn there_are_connections_for_the_pools_of_all_servers() {
+        assert!(most_connections(1) >= 400);
+        for servers in [24, 100] {
+            assert!(most_connections(servers) > servers * (pool_size() + 1));
+        }
+    }
 }

@@ -94,13 +94,10 @@ fn database(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Option<Arc<Database>>> {
-    let (true, Ok(programs)) =
-        (servers.iter().any(|server| server.needs_database()), Programs::find(None))
-    else {
-        return Ok(None);
-    };
+    let servers = servers.iter().filter(|server| server.needs_database()).count();
+    let (1.., Ok(programs)) = (servers, Programs::find(None)) else { return Ok(None) };
     let (schema, cores) = (Schema::Contracts, Vec::new());
-    let setting = DatabaseSetting { programs, schema, url: None, cores };
+    let setting = DatabaseSetting { programs, schema, url: None, cores, servers };
     start_database(&setting, supervisor, logs, interrupt, console).map(Some)
 }
 

@@ -79,6 +79,7 @@ fn a_postgres_of_the_user_is_left_as_it_was() {
         schema: Schema::File(scene.path("schema.sql")),
         url: None,
         cores: Vec::new(),
+        servers: 1,
     };
     let supervisor = Supervisor::new(program(), &["__supervisor"]);
     let logs = scene.path("");

@@ -131,7 +131,9 @@ impl RunHosts {
             self.loads.iter_mut().for_each(|load| load.use_cores(own));
         }
         let (schema, url) = (schema.clone(), url.clone());
-        self.database = Some(DatabaseSetting { programs, schema, url, cores });
+        // The control and the ceiling are not among the servers of the plan.
+        let servers = spec.servers.len() + 2;
+        self.database = Some(DatabaseSetting { programs, schema, url, cores, servers });
         Ok(())
     }
 
