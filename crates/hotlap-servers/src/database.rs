@@ -43,6 +43,7 @@ use folder::{Folder, Owner};
 pub use folder::{LOG, is_noted, remove_left};
 pub(crate) use others::connected;
 pub use programs::Programs;
+pub(crate) use programs::inherited;
 pub(crate) use proof::Prover;
 pub use proof::{DatabaseWork, Proof};
 
@@ -108,18 +109,6 @@ const SQL_LIMIT: Duration = Duration::from_secs(600);
 
 /// The interval between checks whether SQL has ended. Copying a database takes 0.1 s.
 const SQL_LOOK: Duration = Duration::from_millis(5);
-
-/// Variables that would make libpq connect to another database than the run's, or in another way.
-/// Servers do not inherit these variables.
-pub(crate) const FOREIGN: [&str; 7] = [
-    "PGHOSTADDR",
-    "PGSERVICE",
-    "PGSERVICEFILE",
-    "PGSSLMODE",
-    "PGOPTIONS",
-    "PGPASSFILE",
-    "PGTARGETSESSIONATTRS",
-];
 
 /// The time between SIGTERM and SIGKILL. All clients have disconnected before SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -548,7 +537,8 @@ impl Place<'_> {
             cpus: self.setting.cores.clone(),
             log: self.logs.join(folder::LOG),
         };
-        Process::start(&process, self.supervisor).map_err(|e| failure(e.to_string(), ""))
+        let supervisor = self.supervisor.clone().without(&inherited());
+        Process::start(&process, &supervisor).map_err(|e| failure(e.to_string(), ""))
     }
 }
 

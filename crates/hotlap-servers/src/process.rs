@@ -6,6 +6,7 @@
 //! [`Process::stop`], by a drop, for example during a panic, or because hotlap was killed.
 
 use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -328,7 +329,7 @@ pub fn own_program() -> io::Result<PathBuf> {
 pub struct Supervisor {
     program: PathBuf,
     arguments: Vec<String>,
-    without: Vec<String>,
+    without: Vec<OsString>,
     limit: Duration,
 }
 
@@ -355,8 +356,8 @@ impl Supervisor {
     }
 
     /// Removes these environment variables from the server's environment.
-    pub fn without(mut self, variables: &[&str]) -> Self {
-        self.without.extend(variables.iter().map(ToString::to_string));
+    pub fn without(mut self, variables: &[impl AsRef<OsStr>]) -> Self {
+        self.without.extend(variables.iter().map(|variable| variable.as_ref().to_owned()));
         self
     }
 

@@ -1,5 +1,6 @@
 //! Finds PostgreSQL's programs.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,14 +80,21 @@ impl Programs {
     /// only rows, and ends at the first error.
     pub(super) fn psql(&self) -> Command {
         let mut command = Command::new(self.path("psql"));
-        let variables = std::env::vars_os().map(|(name, _)| name);
-        for name in variables.filter(|name| name.to_string_lossy().starts_with("PG")) {
-            command.env_remove(name);
-        }
+        inherited().iter().for_each(|name| _ = command.env_remove(name));
         command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
         command.args(["--set", "ON_ERROR_STOP=1"]);
         command
     }
+}
+
+/// Returns the names of the inherited variables that PostgreSQL's programs and libpq may read. With
+/// these variables, clients might connect to another database than the run's, or in another way.
+pub(crate) fn inherited() -> Vec<OsString> {
+    of_postgres(std::env::vars_os().map(|(name, _)| name))
+}
+
+fn of_postgres(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"PG")).collect()
 }
 
 fn version(folder: &Path) -> String {
@@ -129,6 +137,15 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         programs.iter().for_each(|program| fs::write(folder.join(program), "").unwrap());
         folder
+    }
+
+    /// Regression: servers inherited `PGCHANNELBINDING` and other variables, because only seven
+    /// were known by name.
+    #[test]
+    fn all_variables_of_postgresql_are_left_out() {
+        let names = ["PATH", "PGCHANNELBINDING", "PGGSSENCMODE", "MY_PGHOST", "PGSSLMODE"];
+        let found = of_postgres(names.into_iter().map(OsString::from));
+        assert_eq!(found, ["PGCHANNELBINDING", "PGGSSENCMODE", "PGSSLMODE"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::{Counters, Observer, Sampler, owner};
 
 use crate::contract::{Exchange, files};
-use crate::database::{Database, FOREIGN};
+use crate::database::{self, Database};
 use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
 use crate::machine::{Network, free_port};
@@ -118,8 +118,8 @@ impl Starting<'_> {
             counts.map(|counts| LogLines::of(counts, &self.order.launch, !self.is_a_users()));
         let database = self.database.filter(|_| self.order.launch.has_database);
         let variables = self.variables(database)?;
-        let foreign = database.map_or(&[][..], |_| &FOREIGN);
-        let supervisor = self.supervisor.clone().without(foreign);
+        let foreign = database.map_or_else(Vec::new, |_| database::inherited());
+        let supervisor = self.supervisor.clone().without(&foreign);
         if let Some(command) = &self.order.launch.prepare {
             self.prepare(command, &variables, &supervisor)?;
         }

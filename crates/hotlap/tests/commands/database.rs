@@ -63,7 +63,9 @@ fn rows_of_one_start_are_not_in_the_next() {
     let run = "run --with-postgres schema.sql --restarts 2 --rounds 1 --slice 12ms --no-store \
                --no-ceiling";
     let server = asking("SELECT v FROM indexed WHERE k = $1");
-    scene.hotlap(run).args(["--prepare", &prepare, &server, &server]).said().measured();
+    let run = scene.hotlap(run).args(["--prepare", &prepare, &server, &server]);
+    // Regression: the variable was inherited. With its value, psql refuses every connection.
+    run.env("PGCHANNELBINDING", "require").said().measured();
     let counts = scene.read("counts");
     // Two servers and the control are each started three times: once to be verified, and once in
     // each restart.
