@@ -81,6 +81,16 @@ pub fn start(
     script: &str,
     limit: Duration,
 ) -> Result<Up<LocalServer>, ServerFailure> {
+    start_unless(&AtomicBool::new(false), folder, script, limit)
+}
+
+/// Starts a script like [`start`], until `stop` is set.
+pub fn start_unless(
+    stop: &AtomicBool,
+    folder: &Path,
+    script: &str,
+    limit: Duration,
+) -> Result<Up<LocalServer>, ServerFailure> {
     let host = LocalHost {
         database: None,
         supervisor: supervisor(),
@@ -102,7 +112,7 @@ pub fn start(
         counters: false,
         observes: false,
     };
-    host.start_here(&order, &AtomicBool::new(false))
+    host.start_here(&order, stop)
 }
 
 /// Returns a command that runs this program as another user. `None` unless these tests run as root

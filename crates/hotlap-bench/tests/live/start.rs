@@ -1,6 +1,8 @@
 //! Tests servers whose first response takes longer than usual, or never comes.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use hotlap_bench::local::LocalRunner;
@@ -11,8 +13,8 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::unused_address;
 
-use crate::setting::{launch, load, participant, setting, start};
-use crate::stand_in::LIMIT;
+use crate::setting::{launch, load, participant, setting, start, start_unless};
+use crate::stand_in::{LIMIT, until};
 
 /// Regression: a server was dropped 3 s after it had first accepted a connection, and 2 s after any
 /// request.
@@ -127,6 +129,37 @@ fn a_server_that_fails_its_verification_can_clean_up() {
     let mut runner = LocalRunner::new(setting, &[participant], &[load()], Arc::default());
     assert_eq!(runner.bring_up(0).unwrap_err().phase, "verify");
     assert!(folder.path().join("cleaned").exists());
+}
+
+/// Regression: an attempt to connect to a server that listens but does not accept took minutes,
+/// during which hotlap noticed no interrupt.
+#[test]
+fn a_start_is_interrupted_while_a_server_does_not_accept() {
+    // The queue of connections is full before the server is told to be up.
+    let script = "exec python3 -c \"import os, socket, time
+address = ('127.0.0.1', int(os.environ['PORT']))
+own = socket.socket()
+own.bind(address)
+own.listen(0)
+queue = [socket.socket() for _ in range(8)]
+for one in queue:
+    one.setblocking(False)
+    one.connect_ex(address)
+open(os.environ['FOLDER'] + '/up', 'w')
+time.sleep(600)\"";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (sender, ended) = mpsc::channel();
+    let own = Arc::clone(&stop);
+    thread::spawn(move || {
+        let started = start_unless(&own, &path, script, Duration::from_secs(3_600));
+        sender.send(started.map(drop).unwrap_err())
+    });
+    until("the server is up", || folder.path().join("up").exists());
+    stop.store(true, Ordering::Relaxed);
+    let failure = ended.recv_timeout(LIMIT / 3).expect("the start should end");
+    assert_eq!(failure.cause, "interrupted");
 }
 
 /// Returns the failure of a server that accepts connections and never responds.

@@ -289,7 +289,9 @@ impl Starting<'_> {
                 if !is_own && (is_open || on_another_port.is_some()) {
                     continue;
                 }
-                if TcpStream::connect_timeout(address, self.order.limit).is_err() {
+                // A server on this machine accepts within microseconds, or has too many connections
+                // waiting. A short try leaves time to notice an interrupt, or the server's end.
+                if TcpStream::connect_timeout(address, interrupt::LOOK).is_err() {
                     continue;
                 }
                 if is_own && !is_open {
