@@ -202,12 +202,14 @@ impl TlsConnection {
         self.client.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Takes bytes from the wire, and appends the decrypted data to `plain`.
+    /// Takes bytes from the wire, and appends the decrypted data to `plain`. Bytes after the
+    /// server's `close_notify` are ignored (RFC 8446 section 6.1).
     ///
     /// # Errors
     /// The bytes are not valid, and the text says why. An alert may have to be sent then.
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
-        while !wire.is_empty() {
+        // After close_notify, rustls consumes no bytes.
+        while !wire.is_empty() && !self.peer_has_closed {
             self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
             let state = self.client.process_new_packets().map_err(|e| why(&e))?;
             self.peer_has_closed |= state.peer_has_closed();

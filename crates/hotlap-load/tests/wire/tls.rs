@@ -9,7 +9,8 @@ use crate::certificate::{certificate, expired, valid};
 use crate::secure::{over_tls as plan, secure};
 
 use crate::plan::{counted, counts};
-use hotlap_load::plan::{Identity, Protocol, Reuse, Tls};
+use hotlap_load::plan::{Endpoint, Identity, Protocol, Reuse, Target, Tls};
+use hotlap_load::tls::TlsConfig;
 use hotlap_load::{Failure, Phase, run};
 use hotlap_testbed::{HELLO, Peer, TestServer};
 use rustls::{ServerConfig, ServerConnection};
@@ -150,6 +151,36 @@ fn a_body_that_close_notify_ends_is_complete() {
     }
     let cut = ends(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nHello, World!", End::TlsOnly);
     assert_eq!(counted(&plan(&cut, 1, 5)), (0, vec![(Failure::ClosedEarly, Phase::Body, 5)]));
+}
+
+/// Regression: rustls consumes no bytes after `close_notify`, so the client tried forever.
+#[test]
+fn bytes_after_close_notify_are_ignored() {
+    let mut target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 443).into()));
+    target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
+    let config = TlsConfig::of(&target).expect("a configuration").expect("TLS");
+    let mut client = config.connect().expect("a client");
+    let mut server = ServerConnection::new(valid()).expect("a server");
+    let (mut wire, mut plain) = (Vec::new(), Vec::new());
+    while client.is_handshaking() || server.is_handshaking() {
+        wire.clear();
+        client.drain(&mut wire);
+        server.read_tls(&mut &wire[..]).expect("bytes");
+        server.process_new_packets().expect("a handshake");
+        wire.clear();
+        while server.write_tls(&mut wire).expect("bytes") > 0 {}
+        client.receive(&wire, &mut plain).expect("a handshake");
+    }
+    server.writer().write_all(b"the end").expect("data");
+    server.send_close_notify();
+    wire.clear();
+    while server.write_tls(&mut wire).expect("bytes") > 0 {}
+    wire.extend([0; 100_000]);
+    for _ in 0..2 {
+        assert_eq!(client.receive(&wire, &mut plain), Ok(()));
+    }
+    assert!(client.peer_has_closed());
+    assert_eq!(plain, b"the end");
 }
 
 #[test]
