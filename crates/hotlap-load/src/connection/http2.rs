@@ -265,10 +265,12 @@ impl Http2 {
         Some((requests.pop_front()?, stream.phase()))
     }
 
-    /// Returns whether the server accepts no more requests on this connection and has answered all
-    /// that it accepted.
+    /// Returns whether no more requests can be sent on this connection, and the server has answered
+    /// all that it accepted. The cause is a GOAWAY, or the identifiers of streams are used up (RFC
+    /// 9113 section 5.1.1).
     pub(crate) fn is_drained(&self) -> bool {
-        self.goaway.is_some() && self.streams.iter().all(|stream| stream.is_refused)
+        let is_over = self.goaway.is_some() || !self.client.has_identifiers();
+        is_over && self.streams.iter().all(|stream| stream.is_refused)
     }
 
     /// Returns why the server ended the connection, if it sent a GOAWAY with an error code.
@@ -285,5 +287,26 @@ impl Http2 {
     /// do not go on forever.
     pub(super) fn may_retry(&self) -> bool {
         self.is_drained() && self.has_answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Endpoint, Plan, Request, Target};
+
+    /// Regression: no stream could be opened on the connection, but the connection was kept.
+    #[test]
+    fn a_connection_whose_identifiers_are_used_up_is_drained() {
+        let target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 80).into()));
+        let mut mix = RequestMix::new(&Plan::new(target, Request::get("/", "test")), 0);
+        let mut http2 = Http2::new(Limits::default());
+        let mut requests = VecDeque::from([InFlight { turn: mix.next(), due_ns: 0, sent_ns: 0 }]);
+        http2.client.skip_identifiers();
+        assert!(!http2.is_drained());
+        assert!(http2.send(&requests[0], &mut mix));
+        assert!(!http2.is_drained(), "the last request is in flight");
+        assert!(http2.cancel_oldest(&mut requests).is_some());
+        assert!(http2.is_drained());
     }
 }

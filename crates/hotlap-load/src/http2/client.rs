@@ -168,6 +168,17 @@ impl ClientConnection {
         limit.saturating_sub(self.streams.open_count())
     }
 
+    /// Returns whether an identifier is left for a further stream.
+    pub fn has_identifiers(&self) -> bool {
+        self.streams.has_identifiers()
+    }
+
+    /// Uses up the identifiers of streams, except for one.
+    #[cfg(test)]
+    pub(crate) fn skip_identifiers(&mut self) {
+        self.streams.skip_identifiers();
+    }
+
     /// Returns the form in which the next request must be sent.
     pub fn form(&self) -> BlockForm {
         match (self.limits.table_size, self.has_inserted) {

@@ -107,6 +107,12 @@ impl Streams {
         self.next <= MAX_31_BITS
     }
 
+    /// Uses up the identifiers, except for one.
+    #[cfg(test)]
+    pub(super) fn skip_identifiers(&mut self) {
+        self.next = MAX_31_BITS;
+    }
+
     fn slot_of(&self, id: u32) -> usize {
         (id >> 1 & self.mask) as usize
     }

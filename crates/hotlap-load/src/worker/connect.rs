@@ -222,13 +222,34 @@ impl Worker {
         for number in 0..self.slots.len() {
             let slot = &self.slots[number];
             let since_ns = match (slot.state, slot.conn.oldest()) {
-                (State::Open, None) | (State::Down | State::Reopening, _) => continue,
+                (State::Open, None) => {
+                    self.find_blocked(number, now);
+                    continue;
+                }
+                (State::Down | State::Reopening, _) => continue,
                 (_, Some(request)) => request.sent_ns,
                 (State::Connecting | State::Handshaking, None) => slot.since_ns,
             };
             if now.saturating_sub(since_ns) >= self.timeout_ns {
                 self.time_out(number, since_ns, now);
             }
+        }
+    }
+
+    /// Gives up an HTTP/2 connection on which the server has allowed no stream for the whole
+    /// timeout. Such a connection has no request in flight that could time out.
+    fn find_blocked(&mut self, number: usize, now: u64) {
+        let needs_room = self.stage >= Stage::Unmeasured && self.requests.left > 0;
+        let slot = &mut self.slots[number];
+        let has_room = slot.conn.http2().is_none() || slot.conn.has_room(1);
+        if !needs_room || has_room {
+            slot.blocked_since_ns = None;
+            return;
+        }
+        let since_ns = *slot.blocked_since_ns.get_or_insert(now);
+        if now.saturating_sub(since_ns) >= self.timeout_ns {
+            let why = "the server allows no stream (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
+            self.fail_in(number, Failure::Timeout, Phase::Send, now, why);
         }
     }
 }

@@ -686,6 +686,10 @@ impl Worker {
         if self.closes_connections() {
             return self.close(number, now);
         }
+        // The server may have sent a GOAWAY, and these requests were the last that it accepted.
+        if self.slots[number].conn.http2().is_some_and(Http2::is_drained) {
+            return self.move_on(number, now);
+        }
         self.activate(number, now);
         self.write_frames(number, now);
     }

@@ -279,6 +279,38 @@ fn a_server_that_falls_silent_is_given_up() {
     assert!(server.accepted() >= 2);
 }
 
+/// Regression: the connection was kept, but no further stream could be opened on it.
+#[test]
+fn a_timeout_after_a_goaway_ends_the_connection() {
+    let server = server(|number, stream, client| match number {
+        0 => client.send(&response(stream, BODY)),
+        _ => {
+            let payload = [&stream.to_be_bytes()[..], &[0; 4]].concat();
+            client.send(&frame(kind::GOAWAY, 0, 0, &payload))
+        }
+    });
+    let mut plan = plan(&server, 1, 1, 3);
+    plan.timeout = Duration::from_millis(300);
+    assert_eq!(counted(&plan), (2, vec![(Failure::Timeout, Phase::FirstByte, 1)]));
+    assert_eq!(server.accepted(), 2);
+}
+
+/// SETTINGS that set MAX_CONCURRENT_STREAMS to 0.
+const NO_STREAMS: [u8; 6] = [0, 3, 0, 0, 0, 0];
+
+/// Regression: the connection was kept, but no stream could be opened on it.
+#[test]
+fn a_server_that_allows_no_more_streams_is_given_up() {
+    let server = server(|_, stream, client| {
+        let settings = frame(kind::SETTINGS, 0, 0, &NO_STREAMS);
+        client.send(&[settings, response(stream, BODY)].concat())
+    });
+    let mut plan = plan(&server, 1, 1, 3);
+    plan.timeout = Duration::from_millis(300);
+    assert_eq!(counted(&plan), (2, vec![(Failure::Timeout, Phase::Send, 1)]));
+    assert_eq!(server.accepted(), 2);
+}
+
 #[test]
 fn a_server_of_http_1_fails_without_a_hang() {
     let server = TestServer::responding(hotlap_testbed::HELLO);
