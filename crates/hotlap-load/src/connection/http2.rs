@@ -255,14 +255,18 @@ impl Http2 {
         }
     }
 
-    /// Cancels and removes the oldest request.
+    /// Cancels and removes the oldest request. If no request has a stream, the oldest request has
+    /// not been sent yet.
     pub(super) fn cancel_oldest(
         &mut self,
         requests: &mut VecDeque<InFlight>,
     ) -> Option<(InFlight, Phase)> {
-        let stream = self.streams.pop_front()?;
-        self.client.cancel(stream.id, &mut self.out);
-        Some((requests.pop_front()?, stream.phase()))
+        let phase = self.phase();
+        let request = requests.pop_front()?;
+        if let Some(stream) = self.streams.pop_front() {
+            self.client.cancel(stream.id, &mut self.out);
+        }
+        Some((request, phase))
     }
 
     /// Returns whether no more requests can be sent on this connection, and the server has answered

@@ -311,6 +311,25 @@ fn a_server_that_allows_no_more_streams_is_given_up() {
     assert_eq!(server.accepted(), 2);
 }
 
+/// Regression: only requests with a stream timed out, so this request waited forever.
+#[test]
+fn a_request_that_waits_for_a_stream_times_out() {
+    let server = server(|number, stream, client| {
+        if number == 0 {
+            return client.send(&response(stream, BODY));
+        }
+        // The refused request has to wait for a new stream. The frames show that the server is
+        // alive.
+        let settings = frame(kind::SETTINGS, 0, 0, &NO_STREAMS);
+        let refusal = frame(kind::RST_STREAM, 0, stream, &7_u32.to_be_bytes());
+        client.send(&[settings, refusal].concat())
+    });
+    let mut plan = plan(&server, 1, 1, 2);
+    plan.timeout = Duration::from_millis(300);
+    assert_eq!(counted(&plan), (1, vec![(Failure::Timeout, Phase::Send, 1)]));
+    assert_eq!(server.accepted(), 1);
+}
+
 #[test]
 fn a_server_of_http_1_fails_without_a_hang() {
     let server = TestServer::responding(hotlap_testbed::HELLO);
