@@ -636,4 +636,18 @@ mod tests {
         }
         assert_eq!(late(&worker), (2, 10));
     }
+
+    /// Regression: each event added the socket again, so that one loop took longer and longer.
+    #[test]
+    fn a_socket_with_more_to_read_is_remembered_once() {
+        let mut worker = paced();
+        let generation = worker.slots[0].generation;
+        worker.set_aside(0, generation, false);
+        worker.set_aside(0, generation, true);
+        worker.set_aside(0, generation, false);
+        assert_eq!(worker.unread.len(), 1);
+        assert!(worker.unread[0].ended);
+        worker.set_aside(0, generation + 1, false);
+        assert_eq!(worker.unread.len(), 1, "the socket was closed");
+    }
 }

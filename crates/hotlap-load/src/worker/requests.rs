@@ -348,12 +348,18 @@ impl Worker {
     }
 
     /// Remembers a socket to continue reading later, unless it was closed. Bytes that have already
-    /// arrived cause no further event.
+    /// arrived cause no further event. A socket is remembered only once, although other bytes may
+    /// cause an event before the socket is read again. Otherwise it would get more and more turns.
     #[cold]
-    fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
+    pub(super) fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
         let slot = &self.slots[number];
-        if slot.generation == generation {
-            self.unread.push(Unread { key: slot.key(number), ended });
+        if slot.generation != generation {
+            return;
+        }
+        let key = slot.key(number);
+        match self.unread.iter_mut().find(|unread| unread.key == key) {
+            Some(unread) => unread.ended |= ended,
+            None => self.unread.push(Unread { key, ended }),
         }
     }
 
