@@ -654,6 +654,8 @@ impl Worker {
     #[cold]
     fn move_on(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
+        // Other requests that are sent again had no stream yet, so they do not count as sent.
+        let sent = slot.conn.http2().map_or(0, Http2::sent);
         let retries = slot.conn.take_retries();
         if slot.conn.in_flight() > 0 {
             let why = "the server ended the connection (GOAWAY) and processed no request";
@@ -662,7 +664,7 @@ impl Worker {
         self.ended(number);
         self.slots.close(number);
         self.measurement.tally.reopened += 1;
-        self.unsent(retries.len() as u64);
+        self.unsent(sent as u64);
         if retries.is_empty() {
             return self.activate(number, now);
         }

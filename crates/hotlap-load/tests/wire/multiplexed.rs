@@ -214,6 +214,35 @@ fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
     assert_eq!(outcome.totals.sent, 1_000);
 }
 
+/// Regression: requests that had no stream were subtracted from the number of requests sent.
+#[test]
+fn requests_without_a_stream_do_not_count_as_sent() {
+    let server = TestServer::start(|client| {
+        let number = client.number;
+        // The SETTINGS of the second connection set MAX_CONCURRENT_STREAMS to 2.
+        let settings: &[u8] = if number == 1 { &[0, 3, 0, 0, 0, 2] } else { &[] };
+        let Some(mut client) = Http2Peer::begin(client, settings) else { return };
+        let mut requests = 0;
+        while let Some(stream) = client.request() {
+            requests += 1;
+            match (number, requests) {
+                // Ten requests have to be sent again. The GOAWAY names the tenth stream.
+                (0, 20) => client.send(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 19, 0, 0, 0, 0])),
+                (0, 11..) | (1, 1) => true,
+                // Of the nine other requests, eight have no stream.
+                (1, _) => {
+                    let goaway = frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+                    client.send(&[response(1, BODY), goaway].concat())
+                }
+                _ => client.send(&response(stream, BODY)),
+            };
+        }
+    });
+    let outcome = load(&server, 1, 10, 40);
+    assert_eq!(counts(&outcome), (40, vec![]));
+    assert_eq!(outcome.totals.sent, 40);
+}
+
 #[test]
 fn a_server_that_processes_nothing_fails_each_request() {
     let server = server(|_, _, client| client.send(&frame(kind::GOAWAY, 0, 0, &[0; 8])));
