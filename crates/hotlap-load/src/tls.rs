@@ -229,6 +229,12 @@ impl TlsConnection {
         self.client.writer().write_all(plain).map_err(|e| e.to_string())
     }
 
+    /// Prepares the `close_notify` that a client must send before it closes its side (RFC 8446
+    /// section 6.1).
+    pub fn close(&mut self) {
+        self.client.send_close_notify();
+    }
+
     /// Appends the pending bytes to `wire`.
     pub fn drain(&mut self, wire: &mut Vec<u8>) {
         while self.client.wants_write() && self.client.write_tls(wire).is_ok() {}

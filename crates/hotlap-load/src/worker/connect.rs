@@ -134,6 +134,7 @@ impl Worker {
 
     /// Closes a connection without a failure, and puts its slot to use.
     pub(super) fn close(&mut self, number: usize, now: u64) {
+        self.slots[number].end_tls();
         self.slots.close(number);
         if !self.closes_connections() {
             self.measurement.tally.reopened += 1;

@@ -116,6 +116,16 @@ impl Slot {
         self.state = State::Down;
     }
 
+    /// Tells the server that the client ends TLS, as RFC 8446 section 6.1 demands.
+    pub(super) fn end_tls(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        if self.state == State::Open {
+            tls.close();
+            // The server may have closed the connection already. The socket is closed in any case.
+            let _ = self.flush();
+        }
+    }
+
     pub(super) fn socket(&self) -> Option<&Socket> {
         self.socket.as_ref()
     }

@@ -4,11 +4,12 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::certificate::{certificate, expired, valid};
 use crate::secure::{over_tls as plan, secure};
 
-use crate::plan::{counted, counts};
+use crate::plan::{counted, counts, until};
 use hotlap_load::plan::{Endpoint, Identity, Protocol, Reuse, Target, Tls};
 use hotlap_load::tls::TlsConfig;
 use hotlap_load::{Failure, Phase, run};
@@ -181,6 +182,30 @@ fn bytes_after_close_notify_are_ignored() {
     }
     assert!(client.peer_has_closed());
     assert_eq!(plain, b"the end");
+}
+
+/// Regression: the client closed the TCP connection only, which looks like an attack to a server.
+#[test]
+fn the_client_ends_tls_with_close_notify() {
+    let clean = Arc::new(AtomicUsize::new(0));
+    let (config, count) = (valid(), clean.clone());
+    let server = TestServer::start(move |client: Peer| {
+        let connection = ServerConnection::new(config.clone()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, client.stream);
+        let mut buffer = [0; 4096];
+        let end = loop {
+            match stream.read(&mut buffer) {
+                Ok(1..) if stream.write_all(HELLO).and_then(|()| stream.flush()).is_ok() => {}
+                end => break end,
+            }
+        };
+        // Without `close_notify`, rustls returns an error.
+        count.fetch_add(usize::from(matches!(end, Ok(0))), Ordering::SeqCst);
+    });
+    let mut plan = plan(&server, 1, 5);
+    plan.shape.reuse = Reuse::Close;
+    assert_eq!(counted(&plan), (5, vec![]));
+    until("all connections have ended", || clean.load(Ordering::SeqCst) == 5);
 }
 
 #[test]
