@@ -117,6 +117,11 @@ impl Http2 {
         self.streams.iter().filter(|stream| stream.has_head).count()
     }
 
+    /// Returns whether a response has been completed on this connection.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
     /// Returns the phase of the oldest request. A request without a stream has not been sent yet.
     pub(super) fn phase(&self) -> Phase {
         self.streams.front().map_or(Phase::Send, Stream::phase)

@@ -132,15 +132,26 @@ impl Worker {
         }
     }
 
-    /// Closes a connection without a failure, and puts its slot to use.
+    /// Closes a connection without a failure, and puts its slot to use. In HTTP/2, the next
+    /// connection opens without a request, so a server that ends each connection at once gets
+    /// pauses.
     pub(super) fn close(&mut self, number: usize, now: u64) {
-        self.slots[number].end_tls();
+        let slot = &mut self.slots[number];
+        slot.end_tls();
+        let had_no_response = slot.conn.http2().is_some_and(|http2| !http2.has_answered());
         self.slots.close(number);
-        if !self.closes_connections() {
-            self.measurement.tally.reopened += 1;
-            self.slots[number].opens_per_request = !self.is_multiplexed;
+        if self.closes_connections() {
+            return self.activate(number, now);
         }
-        self.activate(number, now);
+        self.measurement.tally.reopened += 1;
+        let slot = &mut self.slots[number];
+        slot.opens_per_request = !self.is_multiplexed;
+        if had_no_response {
+            slot.failed += 1;
+            self.slots.reopen_later(number, now);
+        } else {
+            self.activate(number, now);
+        }
     }
 }
 
@@ -175,8 +186,8 @@ impl Worker {
         let phase = if is_sending { Phase::Send } else { phase };
         let is_open = slot.state == State::Open;
         // The count also slows down requests to a server that accepts connections but never
-        // responds.
-        if !is_open || matches!(phase, Phase::FirstByte | Phase::Send) {
+        // responds, or that ends idle connections.
+        if !is_open || matches!(phase, Phase::FirstByte | Phase::Send | Phase::Idle) {
             slot.failed += 1;
         }
         // The next attempt gets the whole timeout, and a separate connect time.

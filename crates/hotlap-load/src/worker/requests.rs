@@ -662,12 +662,13 @@ impl Worker {
             return self.fail_in(number, Failure::ClosedEarly, Phase::FirstByte, now, why);
         }
         self.ended(number);
+        if retries.is_empty() {
+            return self.close(number, now);
+        }
+        self.slots[number].end_tls();
         self.slots.close(number);
         self.measurement.tally.reopened += 1;
         self.unsent(sent as u64);
-        if retries.is_empty() {
-            return self.activate(number, now);
-        }
         for request in retries {
             self.slots[number].conn.send(request);
         }

@@ -394,6 +394,28 @@ fn each_request_has_a_connection_of_its_own_after_failures_too() {
     assert_eq!(server.accepted(), 9);
 }
 
+/// Regression: the client connected again without a pause, thousands of times per second.
+#[test]
+fn a_server_that_ends_idle_connections_is_connected_to_with_pauses() {
+    let goaway = frame(kind::GOAWAY, 0, 0, &[0; 8]);
+    let unrequested = frame(kind::DATA, END_STREAM, 99, b"x");
+    for last_frame in [Vec::new(), goaway, unrequested] {
+        let server = TestServer::start(move |client| {
+            let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
+            client.send(&last_frame);
+            let _ = client.client().stream.shutdown(Shutdown::Write);
+            client.client().drain();
+        });
+        // The first request is due after half a minute.
+        let mut plan = plan(&server, 1, 1, 1);
+        (plan.pace, plan.warmup) = (Pace::Constant { rate: 1.0 / 60.0 }, Duration::ZERO);
+        plan.stop = Stop::After(Duration::from_millis(500));
+        run(&plan).expect("a load");
+        // The pauses double from 1 ms to 128 ms.
+        assert!(server.accepted() <= 20, "{}", server.accepted());
+    }
+}
+
 #[test]
 fn an_open_loop_uses_the_streams() {
     // The server responds to ten requests once all ten have arrived. With one stream, there would
