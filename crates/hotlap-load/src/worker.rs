@@ -58,6 +58,8 @@ pub(crate) struct Worker {
     scratch: Vec<u8>,
     /// The sockets that have more to read.
     unread: Vec<Unread>,
+    /// When to poll. `None` if the worker sleeps instead.
+    polling: Option<Polling>,
     /// The length of the worker's stall that still delays requests, in nanoseconds. 0 if requests
     /// wait only for the server.
     behind_ns: u64,
@@ -138,6 +140,7 @@ impl Worker {
             measurement: Measurement::new(shared.is_held(), plan.by_request()),
             scratch: Vec::new(),
             unread: Vec::new(),
+            polling: plan.may_busy_poll().then(|| Polling::new(plan)),
             behind_ns: 0,
             timeout_ns,
             scan_ns: 0,
@@ -152,7 +155,6 @@ impl Worker {
     /// Runs the load until the window closes or the session is stopped. Returns the outcome.
     pub(crate) fn run(mut self) -> Outcome {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
-        let mut polling = self.plan.may_busy_poll().then(|| Polling::new(&self.plan));
         let mut now = clock::now();
         let mut woke_ns = now;
         self.scan_ns = now + self.scan_every_ns;
@@ -161,8 +163,10 @@ impl Worker {
                 self.open_new(now);
             }
             let next_ns = self.next_ns(now);
-            now = match &mut polling {
-                Some(polling) if self.is_under_way() => self.poll(polling, next_ns, &mut events),
+            now = match &self.polling {
+                Some(polling) if self.is_under_way() => {
+                    self.poll(polling.due_ns().min(next_ns), &mut events)
+                }
                 _ => self.sleep(next_ns, now, &mut events),
             };
             self.notice_stall(next_ns.max(woke_ns), now);
@@ -237,12 +241,11 @@ impl Worker {
         self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
     }
 
-    /// Polls when the next poll is due, and stores the events. Returns the time. Not inlined,
-    /// because a worker that sleeps should not pay for polling.
+    /// Polls at `poll_ns`, and stores the events. Returns the time. Not inlined, because a worker
+    /// that sleeps should not pay for polling.
     #[inline(never)]
-    fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
+    fn poll(&mut self, poll_ns: u64, events: &mut Events) -> u64 {
         let began_ns = clock::now();
-        let poll_ns = polling.due_ns().min(next_ns);
         let mut now = began_ns;
         while now < poll_ns && !self.has_commands() {
             std::hint::spin_loop();
@@ -257,8 +260,9 @@ impl Worker {
             tally.idle_ns += now - began_ns;
             tally.wakeups += 1;
         }
-        let completed = tally.responses + tally.failed;
-        polling.polled(now, self.requests.in_flight, completed);
+        if let Some(polling) = &mut self.polling {
+            polling.polled(now, self.requests.in_flight, self.measurement.completed());
+        }
         after_ns
     }
 
@@ -412,6 +416,9 @@ impl Worker {
             let pause_ns = now.saturating_sub(since_ns);
             self.slots.iter_mut().for_each(|slot| slot.shift(pause_ns, now));
         }
+        if let Some(polling) = &mut self.polling {
+            polling.restart(now, self.measurement.completed());
+        }
         // A timeout before the window opens should count in the window.
         self.scan_ns = self.times.opens_ns.saturating_add(self.scan_every_ns);
         if self.requests.left == 0 {
@@ -508,6 +515,12 @@ impl Polling {
         self.adapt(now, in_flight, completed);
     }
 
+    /// Restarts the adaptation after a pause, in which the server may have been stopped. The
+    /// interval stays.
+    fn restart(&mut self, now: u64, completed: u64) {
+        self.adapted = (now, completed);
+    }
+
     /// Sets the interval to a share of the mean service time. By Little's law, the mean service
     /// time is the number of requests in flight divided by their rate.
     fn adapt(&mut self, now: u64, in_flight: u64, completed: u64) {
@@ -516,12 +529,10 @@ impl Polling {
             return;
         }
         self.adapted = (now, completed);
-        self.interval_ns = match completed.checked_sub(before) {
+        self.interval_ns = match completed - before {
             _ if in_flight < FEWEST => 0,
-            // The counts began again with a window, so the interval stays.
-            None => self.interval_ns,
-            Some(0) => LONGEST_NS,
-            Some(count) => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),
+            0 => LONGEST_NS,
+            count => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),
         };
     }
 }
@@ -569,10 +580,35 @@ mod tests {
         polling.adapted = (ADAPT_NS, 900);
         polling.adapt(2 * ADAPT_NS - 1, 64, 1_900);
         assert_eq!(polling.interval_ns, 7_000, "too early");
-        polling.adapt(2 * ADAPT_NS, 64, 50);
-        assert_eq!(polling.interval_ns, 7_000, "a new window");
-        polling.adapt(3 * ADAPT_NS, 64, 370);
+        polling.adapt(2 * ADAPT_NS, 64, 1_220);
         assert_eq!(polling.interval_ns, 25_000);
+        // Regression: a pause between two windows counted as service time.
+        polling.restart(500 * ADAPT_NS, 1_230);
+        polling.adapt(501 * ADAPT_NS - 1, 64, 1_600);
+        assert_eq!(polling.interval_ns, 25_000, "too early after a pause");
+        polling.adapt(501 * ADAPT_NS, 64, 1_870);
+        assert_eq!(polling.interval_ns, 12_500);
+    }
+
+    /// Regression: the count of completed requests changed at each edge of a window, which changed
+    /// the polling interval.
+    #[test]
+    fn the_count_of_completed_requests_does_not_fall_at_the_edges_of_windows() {
+        let mut worker = paced();
+        worker.measurement = Measurement::new(true, 1);
+        for responses in 1..5 {
+            worker.measurement.tally.responses += 1;
+            assert_eq!(worker.measurement.completed(), responses);
+            let (measurement, at) = worker.measurement_at(clock::now());
+            match responses % 2 {
+                0 => measurement.close(at),
+                _ => measurement.open(at, at.now),
+            }
+            assert_eq!(worker.measurement.completed(), responses);
+        }
+        let (measurement, at) = worker.measurement_at(clock::now());
+        assert!(measurement.collect(at).is_some());
+        assert_eq!(worker.measurement.completed(), 4);
     }
 
     const MS: u64 = 1_000_000;

@@ -144,12 +144,27 @@ impl Measurement {
     /// Makes the counts visible to other threads.
     #[inline]
     pub(super) fn publish(&self, progress: &WorkerProgress, open: u64) {
+        let (responses, failed) = self.progress();
+        progress.store(responses, failed, open);
+    }
+
+    /// Returns the number of requests that have a response or have failed since the load began. The
+    /// number never falls, although windows swap the tallies.
+    #[inline]
+    pub(super) fn completed(&self) -> u64 {
+        let (responses, failed) = self.progress();
+        responses + failed
+    }
+
+    /// Returns the numbers of correct responses and of failures since the load began.
+    #[inline]
+    fn progress(&self) -> (u64, u64) {
         let (mut responses, mut failed) = (self.before.responses, self.before.failed);
         for tally in std::iter::once(&self.tally).chain(&self.other) {
             responses += tally.responses;
             failed += tally.failed;
         }
-        progress.store(responses, failed, open);
+        (responses, failed)
     }
 
     /// Records the requests that are in flight or queued as the window opens.
