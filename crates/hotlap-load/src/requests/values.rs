@@ -67,7 +67,8 @@ impl Values {
     /// value does not depend on the worker that sends the request.
     fn numbered(plan: &Plan) -> Self {
         let uses = |index: usize| {
-            let key = plan.fields[index].key(plan.seed, index);
+            let field = &plan.fields[index];
+            let key = field.key(field.source.seed(plan.seed, plan.unique), index);
             Uses { key, before: vec![0], in_cycle: 1 }
         };
         Self {
@@ -195,7 +196,7 @@ fn copy(old: &mut [u8], new: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Endpoint, Field, Plan, Request, Target, ValueSource};
+    use crate::plan::{Endpoint, Field, OrderEntry, Plan, Request, Target, ValueSource, fill};
 
     fn plan(requests: Vec<Request>, fields: Vec<Field>, threads: usize) -> Plan {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
@@ -251,6 +252,27 @@ mod tests {
         plan.shape.threads = 2;
         assert_eq!(paths(0, &plan), ["/0", "/2/0", "/4", "/6", "/8/2", "/10"]);
         assert_eq!(paths(1, &plan), ["/1", "/3/1", "/5", "/7", "/9/3", "/11"]);
+    }
+
+    /// Regression: in a recorded order, all servers got the same UUIDs, which are not the UUIDs in
+    /// the expected responses.
+    #[test]
+    fn uuids_of_a_recorded_order_differ_from_server_to_server() {
+        let fields = [Field::new("id", ValueSource::Uuid)];
+        let mut plan = plan(vec![post("/${id}", "", &fields)], fields.to_vec(), 1);
+        plan.order = Some(vec![OrderEntry { request: 0, value: 7 }].into());
+        let path = |plan: &Plan| {
+            let text = renderings(plan, &[0], 0, 7..8).remove(0);
+            text.split(' ').nth(1).unwrap().to_owned()
+        };
+        let mut paths = Vec::new();
+        for unique in 0..3 {
+            plan.unique = unique;
+            let expected = fill(b"/${id}", &plan.fields, plan.seed, unique, 7);
+            assert_eq!(path(&plan).as_bytes(), expected);
+            paths.push(path(&plan));
+        }
+        assert!(paths[0] != paths[1] && paths[1] != paths[2], "{paths:?}");
     }
 
     #[test]
