@@ -314,7 +314,8 @@ impl Shared {
 
     fn wake(&self) {
         for waker in &self.wakers {
-            // A worker that cannot be woken notices the change at its next event or check.
+            // A worker that cannot be woken notices the change at its next event or check. A paused
+            // worker has neither, but on Linux a waker does not fail.
             let _ = waker.wake();
         }
     }

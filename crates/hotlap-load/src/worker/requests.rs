@@ -324,8 +324,9 @@ impl Worker {
                     } else {
                         self.decode(number, &buffer[..count], now);
                     }
-                    // Bytes that arrive after a short read cause another event. So do bytes after
-                    // the end of the only expected response.
+                    // Bytes that arrive after a short read cause another event. After a skipped
+                    // body, one more read would only find out at once whether surplus bytes had
+                    // arrived with it. Without that read, they break the next response.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
