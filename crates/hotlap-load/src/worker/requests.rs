@@ -325,8 +325,8 @@ impl Worker {
                         self.decode(number, &buffer[..count], now);
                     }
                     // Bytes that arrive after a short read cause another event. After a skipped
-                    // body, one more read would only find out at once whether surplus bytes had
-                    // arrived with it. Without that read, they break the next response.
+                    // body, one more read would find surplus bytes at once. Without that read, they
+                    // break the next response, if there is one.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
