@@ -344,7 +344,7 @@ impl Budget {
     }
 
     /// The time of a restart's paced laps. Until some have run, the estimate is half of one load's
-    /// round, and its warm-ups.
+    /// round, plus the load's warm-ups.
     fn paced_takes(&self, restart: u32) -> Duration {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,

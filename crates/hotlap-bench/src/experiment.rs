@@ -225,7 +225,7 @@ pub enum Event<'a> {
         why: &'a ServerFailure,
     },
     /// A server did not stop cleanly, or something else happened since its verification that the
-    /// user should know.
+    /// user should know about.
     Unclean {
         /// The participant.
         participant: usize,

@@ -194,6 +194,10 @@ impl LocalRunner {
             threads.into_iter().map(|(n, thread)| (n, join(thread))).collect()
         });
         participants.iter().for_each(|&n| self.then_freeze(n, |_| ()));
+        if self.interrupted() {
+            // All servers end at the same time.
+            participants.iter().for_each(|&n| self.instances[n].begin_stop(SHORT_GRACE));
+        }
         let mut verified = Vec::new();
         for &participant in participants {
             let is_final = participants.len() == 1 || self.interrupted();

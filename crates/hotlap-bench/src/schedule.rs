@@ -229,8 +229,8 @@ impl Schedule<'_> {
         Ok(again)
     }
 
-    /// Wakes servers that were frozen for long, for example while others were warmed up or, as the
-    /// A/A control, left out of some rounds.
+    /// Wakes servers that were frozen for long, for example while other servers were warmed up. The
+    /// A/A control is also frozen for long, because it is left out of some rounds.
     fn wake(&mut self, load: usize, order: Vec<usize>) -> Result<(), Over> {
         for participant in order {
             self.go_on()?;
@@ -685,8 +685,8 @@ mod tests {
         assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
     }
 
-    /// Regression: a resumed run was charged for the first start before its interruption, and ended
-    /// after one round.
+    /// Regression: the first start, before the interruption, counted against the budget of a
+    /// resumed run, so the run ended after one round.
     #[test]
     fn a_resumed_run_has_the_rest_of_its_budget() {
         let from = Place { restart: 1, round: 0 };

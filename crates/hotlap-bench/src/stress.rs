@@ -391,8 +391,8 @@ impl<'a> Attacked<'a> {
         }))
     }
 
-    /// Whether a server that did not respond after a trial still does not respond, so that it is
-    /// not silent by chance.
+    /// Whether the server has ended, or did not respond after a trial and still does not respond.
+    /// Such a server is not silent by chance.
     fn stays_silent(&mut self, trial: &StressTrial) -> bool {
         let Observed { recovered_ms, ended, .. } = &trial.observed;
         ended.is_some() || recovered_ms.is_none() && self.recover().is_none()

@@ -127,7 +127,7 @@ fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
 
 /// Checks that all bytes belong to correct responses, except for bytes in flight at the two edges
 /// of each slice. At an edge, one response may be in flight on each connection in HTTP/1.1, and on
-/// each stream in HTTP/2. Each of them may be the largest response.
+/// each stream in HTTP/2. Each response in flight may be as large as the largest response.
 fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
     }
 
-    /// Regression: the limit was the mean response, so correct laps of small and large responses
-    /// were excluded.
+    /// Regression: the limit assumed responses of mean size, so correct laps with small and large
+    /// responses were excluded.
     #[test]
     fn each_response_at_an_edge_may_be_the_largest() {
         let excess = |received| {

@@ -515,8 +515,8 @@ impl Polling {
         self.adapt(now, in_flight, completed);
     }
 
-    /// Restarts the adaptation after a pause, in which the server may have been stopped. The
-    /// interval stays.
+    /// Restarts the adaptation after a pause, during which the server may have been frozen. The
+    /// interval stays the same.
     fn restart(&mut self, now: u64, completed: u64) {
         self.adapted = (now, completed);
     }
@@ -590,8 +590,8 @@ mod tests {
         assert_eq!(polling.interval_ns, 12_500);
     }
 
-    /// Regression: the count of completed requests changed at each edge of a window, which changed
-    /// the polling interval.
+    /// Regression: the count of completed requests jumped at each edge of a window, which made the
+    /// polling interval wrong.
     #[test]
     fn the_count_of_completed_requests_does_not_fall_at_the_edges_of_windows() {
         let mut worker = paced();
@@ -673,7 +673,7 @@ mod tests {
         assert_eq!(late(&worker), (2, 10));
     }
 
-    /// Regression: each event added the socket again, so that one loop took longer and longer.
+    /// Regression: each event added the socket again, so each pass of the loop took longer.
     #[test]
     fn a_socket_with_more_to_read_is_remembered_once() {
         let mut worker = paced();

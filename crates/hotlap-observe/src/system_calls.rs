@@ -28,9 +28,11 @@ use crate::rings::{Rings, to_attach};
 
 const WHAT: &str = "system calls";
 
-const AT_FULL_SPEED: &str = "system calls at full speed (ptrace stops the server at each one \
-                             instead, so calls that depend on timing, such as epoll_wait, are \
-                             counted more often)";
+const AT_FULL_SPEED: &str = "system calls at full speed";
+
+/// What happens without the tracepoint.
+const WITH_PTRACE: &str = ". Until then, ptrace stops the server at each call, so calls that \
+                           depend on timing, such as epoll_wait, are counted too often";
 
 /// The key under which lost records are counted.
 const LOST: &str = "[lost]";
@@ -187,7 +189,12 @@ impl Traced {
         let mut event = Builder::new(Tracepoint::with_id(id));
         event.sample_period(1).include_kernel().sample(SampleFlag::TID | SampleFlag::RAW);
         let rings = Rings::open(&to_attach(roots), &event);
-        let rings = Some(rings.map_err(|error| refusal(AT_FULL_SPEED, &error))?);
+        let refused = |error| {
+            let mut why = refusal(AT_FULL_SPEED, &error);
+            why.remedy += WITH_PTRACE;
+            why
+        };
+        let rings = Some(rings.map_err(refused)?);
         let supervisor = roots.supervisor;
         Ok(Self { rings, reader: None, counts: Counts::default(), supervisor, number_at })
     }
@@ -268,7 +275,7 @@ fn described() -> Result<(u64, usize), ObserveError> {
     } else if Path::new(MOUNTS[0]).exists() {
         (
             "tracefs is not mounted",
-            "mount it with: sudo mount -t tracefs tracefs /sys/kernel/tracing",
+            "mount it with `sudo mount -t tracefs tracefs /sys/kernel/tracing`",
         )
     } else {
         (
@@ -276,7 +283,8 @@ fn described() -> Result<(u64, usize), ObserveError> {
             "run outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
         )
     };
-    Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy: remedy.to_owned() })
+    let remedy = format!("{remedy}{WITH_PTRACE}");
+    Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy })
 }
 
 /// Returns the offset of the field `id`, of 8 bytes, from a description with lines such as

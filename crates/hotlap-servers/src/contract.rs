@@ -357,7 +357,7 @@ impl Contract {
     }
 
     /// Returns the requests to send under load, each with the verified response that later
-    /// responses are compared with. `answers` has one response for each exchange. A server's own
+    /// responses are compared with. `responses` has one response for each exchange. A server's own
     /// formatting of JSON is thus compared byte by byte.
     pub fn requests(&self, host: &str, responses: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(responses);
@@ -501,8 +501,8 @@ mod tests {
         assert_eq!((bytes.len(), &varies[..]), (25, std::slice::from_ref(&(12..25))));
     }
 
-    /// Regression: a server that compressed each response anew, and stated the time, failed under
-    /// load after a second.
+    /// Regression: a server that compressed the file for each response, and stated the time, failed
+    /// under load after a second.
     #[test]
     fn the_time_in_a_gzip_header_may_differ_under_load() {
         let contract = Contract::of(Name::Static, None);
@@ -517,7 +517,7 @@ mod tests {
         );
     }
 
-    /// Regression: any Content-Range was right, even one of other bytes.
+    /// Regression: any Content-Range was accepted, even one that names other bytes.
     #[test]
     fn a_part_of_a_file_needs_its_own_content_range() {
         let part = &Contract::of(Name::Static, None).extras[0];

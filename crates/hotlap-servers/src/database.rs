@@ -49,8 +49,9 @@ pub use proof::{DatabaseWork, Proof};
 
 /// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
 /// discards its data anyway. The settings prevent work that could fall into a lap by chance:
-/// checkpoints, vacuums, and the compilation of queries. Dynamic shared memory lies in PostgreSQL's
-/// folder, and is removed with it. Otherwise, a killed PostgreSQL would leave 1.1 MB in `/dev/shm`.
+/// checkpoints, vacuums, and the compilation of queries. Dynamic shared memory is in PostgreSQL's
+/// folder, and is removed with the folder. Otherwise, a killed PostgreSQL would leave 1.1 MB in
+/// `/dev/shm`.
 pub const SETTINGS: [(&str, &str); 10] = [
     ("fsync", "off"),
     ("full_page_writes", "off"),
@@ -64,11 +65,11 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("dynamic_shared_memory_type", "mmap"),
 ];
 
-/// The least value of `max_connections`.
+/// The smallest value of `max_connections`.
 const LEAST_CONNECTIONS: usize = 400;
 
-/// Connections besides the servers' pools, for hotlap's own statements, and for those that
-/// PostgreSQL keeps for superusers.
+/// Connections for hotlap's own statements, and the connections that PostgreSQL reserves for
+/// superusers.
 const RESERVED_CONNECTIONS: usize = 20;
 
 /// Returns `max_connections` for a run with this many servers, all of which keep their pools open.
@@ -280,7 +281,9 @@ impl Database {
             ("PGPASSWORD", password.clone()),
             ("PGDATABASE", name),
         ];
-        variables.extend(sslmode.clone().map(|mode| ("PGSSLMODE", mode)));
+        // Some drivers insist on TLS unless they are told otherwise.
+        let own = self.process.as_ref().map(|_| "disable".to_owned());
+        variables.extend(sslmode.clone().or(own).map(|mode| ("PGSSLMODE", mode)));
         Ok(variables)
     }
 
@@ -556,7 +559,7 @@ impl Drop for Database {
     }
 }
 
-/// Waits until `initdb` ends, up to its time limit.
+/// Waits until `initdb` ends, for at most [`START_LIMIT`].
 fn end_of_initdb(initdb: &mut Process, stop: &AtomicBool) -> Result<ProcessExit, ServerFailure> {
     let began = Instant::now();
     loop {
@@ -613,7 +616,8 @@ fn printed(process: &Process, cause: String) -> ServerFailure {
 mod tests {
     use super::*;
 
-    /// Regression: the number of connections was fixed, while pools grow with cores and servers.
+    /// Regression: the number of connections was fixed, although each server has a pool, whose size
+    /// grows with the number of cores.
     #[test]
     fn there_are_connections_for_the_pools_of_all_servers() {
         assert!(most_connections(1) >= 400);

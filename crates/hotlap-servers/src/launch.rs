@@ -122,7 +122,7 @@ pub struct Counts {
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
     /// The phase: `protocol`, `toolchain`, `build`, `database`, `prepare`, `start`, `verify`,
-    /// `warm-up`, `lap`, `recovery` or `stress`. On another host also the order that failed.
+    /// `warm-up`, `lap`, `recovery` or `stress`.
     pub phase: String,
     /// What happened.
     pub cause: String,

@@ -40,7 +40,8 @@ const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 /// SIGTERM. After SIGKILL alone, the container would keep running.
 pub const SHORT_GRACE: Duration = Duration::from_secs(2);
 
-/// A running server. Dropping this value ends the server, within [`SHORT_GRACE`].
+/// A running server. Dropping this value ends the server, with [`SHORT_GRACE`] between SIGTERM and
+/// SIGKILL.
 #[derive(Debug)]
 pub struct Process {
     standby: Standby,

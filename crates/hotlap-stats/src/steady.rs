@@ -83,7 +83,7 @@ impl SteadyDetector {
     }
 
     /// Returns what a warm-up of this many windows, steady from the window `since` on, says about
-    /// the next warm-up of the same program. The detector has seen at least the last windows.
+    /// the next warm-up of the same program. The detector may have seen only the last windows.
     pub fn summary(&self, class: Class, since: usize, windows: usize) -> PreviousWarmup {
         let last = self.curve.len().min(self.shortest_line());
         PreviousWarmup {

@@ -300,9 +300,9 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.live.say(&format!(
-            "Rounds and starts take longer than expected, so measuring will take about {}. To \
-             limit the run, set --duration.",
-            duration(budget)
+            "Rounds and starts take longer than expected, so measuring takes about {:.0} s in all, \
+             without the first start. To limit it, set --duration.",
+            budget.as_secs_f64()
         ));
     }
 

@@ -275,6 +275,7 @@ impl Report {
         let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
         let more = if has_requests { "Figures of each request, and more" } else { "More figures" };
         match (rows().next(), rows().any(|row| row.errors > 0)) {
+            (None, _) if !self.explanations.is_empty() => "All functions: --details".to_owned(),
             (None, _) => String::new(),
             (_, true) => format!("{more}, and errors by kind: --details"),
             (_, false) => format!("No request errors. {more}: --details"),

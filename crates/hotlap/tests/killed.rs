@@ -132,7 +132,7 @@ fn segments(scene: &Scene) -> BTreeSet<PathBuf> {
 }
 
 /// The next command removes the folder of a killed run's database. Afterwards, no process, folder
-/// or shared memory of the database is left. Regression: 1.1 MB were left in `/dev/shm`.
+/// or shared memory of the database is left. Regression: 1.1 MB was left in `/dev/shm`.
 #[test]
 fn killed_at_any_moment_it_leaves_no_database() {
     if let Err(why) = Programs::find(None) {

@@ -129,7 +129,7 @@ struct Forecaster<'a> {
     further: Duration,
     /// The number of warm-ups so far, by participant.
     warm_ups: Vec<usize>,
-    /// Since when each participant has been frozen.
+    /// When each participant was last frozen.
     frozen: Vec<Duration>,
     /// Whether the servers of the first restart have been verified.
     is_verified: bool,
@@ -386,7 +386,7 @@ mod tests {
         let own = experiment(None, None, budget);
         let starting = |expected: [Expected; 4]| forecast(&own, &expected, limit).starting;
         let longer = starting(expected(0, false)) - starting(expected(0, true));
-        // The control is not probed, and is frozen for more than 5 s meanwhile.
+        // The control is not probed, and meanwhile stays frozen for more than 5 s.
         let awake = SWITCHING + lead_in(AWAKE) + AWAKE;
         assert_eq!(longer, (SWITCHING + LENGTHS[1].mul_f64(PROBE_WINDOWS)) * 24 + awake);
     }

@@ -156,7 +156,7 @@ pub(super) struct Instance {
     pub lost: Option<String>,
     /// The server's context switches and side-effect lines before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
-    /// When the server was last frozen.
+    /// Since when the server has been frozen. `None` while it runs.
     frozen: Option<Instant>,
     /// The number of the server's slices so far.
     slices: u32,
@@ -486,12 +486,13 @@ impl Instance {
     /// # Errors
     /// Fails if the server could not be frozen and keeps running. The error states the cause.
     pub fn freeze(&mut self) -> Result<(), String> {
-        self.frozen = Some(Instant::now());
+        self.frozen.get_or_insert_with(Instant::now);
         self.server.as_mut().map_or(Ok(()), |server| server.freeze())
     }
 
     /// Thaws the server.
     pub fn thaw(&mut self) {
+        self.frozen = None;
         if let Some(server) = &mut self.server {
             server.thaw();
         }
@@ -541,13 +542,14 @@ impl Instance {
         }
     }
 
-    /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None`
-    /// if the contract has no such request.
-    fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
-        let target = self.target.as_ref()?;
-        let contract = self.participant.contract.with_values(0);
-        let exchange = contract.exchanges.iter().find(|exchange| exchange.is_safe())?;
-        Some(ask(target, &self.host, limit, exchange, &self.run.stop))
+    /// Sends one request that is safe to repeat, and waits up to `limit` for the response. If the
+    /// contract has no such request, any response to a GET of the same path counts.
+    fn asks_safely(&self, limit: Duration) -> Result<Response, String> {
+        let target = self.target.as_ref().ok_or("it is not running")?;
+        let exchanges = self.participant.contract.with_values(0).exchanges;
+        let safe = exchanges.iter().find(|exchange| exchange.is_safe());
+        let exchange = safe.unwrap_or(&exchanges[0]).readiness();
+        ask(target, &self.host, limit, &exchange, &self.run.stop)
     }
 
     /// Returns what went wrong with a load of this server: the server or a generator.

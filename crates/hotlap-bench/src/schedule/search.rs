@@ -50,8 +50,9 @@ const STEP_DOWN: (f64, u32) = (0.95, 3);
 
 /// After this many trials in a row in which the generator was late, the generator is the limit,
 /// unless a trial has missed the goals. In that case the capacity is below what the generator can
-/// offer, and something else made it late.
-const LATE_IN_A_ROW: u32 = 2;
+/// offer, and something else made it late. Before any trial counts, the rate is lowered instead:
+/// possibly something else disturbs the generator for a while.
+const LATE_IN_A_ROW: u32 = 3;
 
 /// The state of the search on one server under one load.
 #[derive(Debug, Clone)]
@@ -59,6 +60,8 @@ struct Searched {
     trials: Vec<Trial>,
     /// The first rate to try, in requests/s.
     first: f64,
+    /// A server that misses a goal at this rate meets it at no rate.
+    lowest: f64,
     /// The number of trials in a row in which the generator was late.
     late: u32,
 }
@@ -248,7 +251,8 @@ impl Schedule<'_> {
 
 impl Searched {
     fn new(reached: f64) -> Self {
-        Self { trials: Vec::new(), first: (reached * FIRST).max(1.0), late: 0 }
+        let first = (reached * FIRST).max(1.0);
+        Self { trials: Vec::new(), first, lowest: first * LOWEST, late: 0 }
     }
 
     /// Whether more trials would show nothing new, because the generator is the limit or the server
@@ -256,7 +260,8 @@ impl Searched {
     fn is_over(&self) -> bool {
         let lowest = next_rate(&self.trials, self.first, Side::Below);
         let has_missed = self.trials.iter().any(|trial| !trial.is_kept);
-        (self.late >= LATE_IN_A_ROW && !has_missed) || lowest < self.first * LOWEST
+        let is_limited = self.late >= LATE_IN_A_ROW && !self.trials.is_empty() && !has_missed;
+        is_limited || lowest < self.lowest
     }
 
     /// Returns the next trial. The schedule sets its seed.
@@ -277,7 +282,12 @@ impl Searched {
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
         if !lap.counts() {
             let is_late = |violation: &Violation| matches!(violation, Violation::Late { .. });
-            self.late += u32::from(lap.failed.iter().all(is_late));
+            if lap.failed.iter().all(is_late) {
+                self.late += 1;
+                if self.trials.is_empty() {
+                    self.first = (self.first / 2.0).max(self.lowest);
+                }
+            }
             return;
         }
         self.late = 0;
@@ -349,9 +359,10 @@ mod tests {
     fn late_windows_end_a_search_only_if_no_rate_was_too_high() {
         let search = |kept: &[bool]| {
             let trial = |is_kept: &bool| Trial { restart: 0, rate: 1_000.0, is_kept: *is_kept };
-            Searched { trials: kept.iter().map(trial).collect(), first: 500.0, late: 2 }
+            let trials = kept.iter().map(trial).collect();
+            Searched { trials, first: 500.0, lowest: 5.0, late: LATE_IN_A_ROW }
         };
-        assert!(search(&[]).is_over());
+        assert!(!search(&[]).is_over());
         assert!(search(&[true, true]).is_over());
         assert!(!search(&[true, false]).is_over());
     }
@@ -366,10 +377,11 @@ mod tests {
             let outcome = hotlap_load::Outcome::default();
             let mut lap = Lap::new((0, 0), kind, 0, outcome, None);
             lap.failed = vec![violation];
+            search.trials.push(Trial { restart: 0, rate: 400.0, is_kept: true });
             for _ in 0..=LATE_IN_A_ROW {
                 search.add(&self::search(None, None), Place::default(), 500.0, &lap);
             }
-            assert!(search.trials.is_empty());
+            assert_eq!(search.trials.len(), 1);
             search.is_over()
         };
         let why = || "ssh b stalled for 300 ms".to_owned();
@@ -474,8 +486,21 @@ mod tests {
         let (laps, over) = laps(&search(Some(3), None), &mut runner);
         assert_eq!(over, Over::Done);
         let fast = laps.iter().filter(|lap| lap.2 == 1).count();
-        assert!(fast <= 5, "{fast} windows");
+        assert!(fast <= 6, "{fast} windows");
         assert!(laps.iter().any(|lap| lap.0 == 2 && lap.2 == 0));
+    }
+
+    /// Regression: two late windows at the first rate ended a search without a result.
+    #[test]
+    fn a_search_goes_on_at_a_lower_rate_if_the_generator_is_late_at_first() {
+        let mut runner = runner(two());
+        runner.late_from = Some(200.0);
+        let (laps, over) = laps(&search(Some(3), None), &mut runner);
+        assert_eq!(over, Over::Done);
+        for participant in [0, 1] {
+            let rates = || laps.iter().filter(|lap| lap.2 == participant).map(|lap| lap.3);
+            assert!(rates().next().unwrap() > 200.0 && rates().any(|rate| rate < 200.0));
+        }
     }
 
     #[test]

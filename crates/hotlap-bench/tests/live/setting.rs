@@ -84,7 +84,7 @@ pub fn start(
     start_unless(&AtomicBool::new(false), folder, script, limit)
 }
 
-/// Starts a script like [`start`], until `stop` is set.
+/// Starts a script like [`start`], but gives up once `stop` is set.
 pub fn start_unless(
     stop: &AtomicBool,
     folder: &Path,

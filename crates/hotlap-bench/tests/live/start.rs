@@ -104,7 +104,7 @@ fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
 #[test]
 fn a_server_that_fails_its_start_can_clean_up() {
     let script = "trap 'touch $FOLDER/cleaned; exit' TERM; touch $FOLDER/up; sleep 1000 & wait";
-    // On a busy machine, the script may not even run within a second.
+    // On a busy machine, the script may not even begin within a second.
     let is_up = [1, 5, 25, 125].into_iter().any(|limit_s| {
         let folder = tempfile::tempdir().unwrap();
         start(folder.path(), script, Duration::from_secs(limit_s)).map(drop).unwrap_err();
@@ -122,7 +122,7 @@ fn a_server_that_fails_its_verification_can_clean_up() {
     let script = "trap 'touch $FOLDER/cleaned; exit' TERM; $STAND_IN serve $PORT & wait";
     let start = Origin::Launch(launch(folder.path(), script));
     let mut participant = participant("wrong", Role::Reference, start);
-    // The stand-in sends the same response for a path that it should not know.
+    // The stand-in sends its usual response even to a request for an unknown path.
     participant.requirements =
         Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
     let setting = setting(Duration::from_millis(12), folder.path());
@@ -135,7 +135,7 @@ fn a_server_that_fails_its_verification_can_clean_up() {
 /// during which hotlap noticed no interrupt.
 #[test]
 fn a_start_is_interrupted_while_a_server_does_not_accept() {
-    // The queue of connections is full before the server is told to be up.
+    // The script fills its accept queue before it reports that it is up.
     let script = "exec python3 -c \"import os, socket, time
 address = ('127.0.0.1', int(os.environ['PORT']))
 own = socket.socket()

@@ -274,9 +274,9 @@ impl Http2 {
         Some((request, phase))
     }
 
-    /// Returns whether no more requests can be sent on this connection, and the server has answered
-    /// all that it accepted. The cause is a GOAWAY, or the identifiers of streams are used up (RFC
-    /// 9113 section 5.1.1).
+    /// Returns whether no more requests can be sent on this connection, and the server has
+    /// responded to all requests that it accepted. No more requests can be sent after a GOAWAY, or
+    /// once the identifiers of streams are used up (RFC 9113 section 5.1.1).
     pub(crate) fn is_drained(&self) -> bool {
         let is_over = self.goaway.is_some() || !self.client.has_identifiers();
         is_over && self.streams.iter().all(|stream| stream.is_refused)

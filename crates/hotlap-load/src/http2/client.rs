@@ -173,7 +173,7 @@ impl ClientConnection {
         self.streams.has_identifiers()
     }
 
-    /// Uses up the identifiers of streams, except for one.
+    /// Uses up all identifiers of streams except one.
     #[cfg(test)]
     pub(crate) fn skip_identifiers(&mut self) {
         self.streams.skip_identifiers();

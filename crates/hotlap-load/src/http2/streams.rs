@@ -107,7 +107,7 @@ impl Streams {
         self.next <= MAX_31_BITS
     }
 
-    /// Uses up the identifiers, except for one.
+    /// Uses up all identifiers except one.
     #[cfg(test)]
     pub(super) fn skip_identifiers(&mut self) {
         self.next = MAX_31_BITS;

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(paths(1, &plan), ["/1", "/3/1", "/5", "/7", "/9/3", "/11"]);
     }
 
-    /// Regression: in a recorded order, all servers got the same UUIDs, which are not the UUIDs in
+    /// Regression: in a recorded order, all servers got the same UUIDs, which were not the UUIDs in
     /// the expected responses.
     #[test]
     fn uuids_of_a_recorded_order_differ_from_server_to_server() {

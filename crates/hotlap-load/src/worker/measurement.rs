@@ -148,8 +148,8 @@ impl Measurement {
         progress.store(responses, failed, open);
     }
 
-    /// Returns the number of requests that have a response or have failed since the load began. The
-    /// number never falls, although windows swap the tallies.
+    /// Returns the number of requests that got a response or failed since the load began. The
+    /// number never falls, although the tallies are swapped at the edges of windows.
     #[inline]
     pub(super) fn completed(&self) -> u64 {
         let (responses, failed) = self.progress();

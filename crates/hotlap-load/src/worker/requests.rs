@@ -324,9 +324,9 @@ impl Worker {
                     } else {
                         self.decode(number, &buffer[..count], now);
                     }
-                    // Bytes that arrive after a short read cause another event. After a skipped
-                    // body, one more read would find surplus bytes at once. Without that read, they
-                    // break the next response, if there is one.
+                    // Bytes that arrive after a short read cause another event. Surplus bytes that
+                    // came with a skipped body cause none, and another read is not made just for
+                    // them. They break the next response, if there is one.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
@@ -350,7 +350,7 @@ impl Worker {
 
     /// Remembers a socket to continue reading later, unless it was closed. Bytes that have already
     /// arrived cause no further event. A socket is remembered only once, although other bytes may
-    /// cause an event before the socket is read again. Otherwise it would get more and more turns.
+    /// cause an event before the socket is read again. Otherwise each event would add a turn.
     #[cold]
     pub(super) fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
         let slot = &self.slots[number];
@@ -655,7 +655,7 @@ impl Worker {
     #[cold]
     fn move_on(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
-        // Other requests that are sent again had no stream yet, so they do not count as sent.
+        // Only requests with a stream were counted as sent. The other requests had no stream yet.
         let sent = slot.conn.http2().map_or(0, Http2::sent);
         let retries = slot.conn.take_retries();
         if slot.conn.in_flight() > 0 {
@@ -696,7 +696,7 @@ impl Worker {
         if self.closes_connections() {
             return self.close(number, now);
         }
-        // The server may have sent a GOAWAY, and these requests were the last that it accepted.
+        // After a GOAWAY, these requests may have been the last that the server accepted.
         if self.slots[number].conn.http2().is_some_and(Http2::is_drained) {
             return self.move_on(number, now);
         }

@@ -396,7 +396,7 @@ fn each_request_has_a_connection_of_its_own_after_failures_too() {
 
 /// Regression: the client connected again without a pause, thousands of times per second.
 #[test]
-fn a_server_that_ends_idle_connections_is_connected_to_with_pauses() {
+fn the_client_connects_with_pauses_to_a_server_that_ends_idle_connections() {
     let goaway = frame(kind::GOAWAY, 0, 0, &[0; 8]);
     let unrequested = frame(kind::DATA, END_STREAM, 99, b"x");
     for last_frame in [Vec::new(), goaway, unrequested] {

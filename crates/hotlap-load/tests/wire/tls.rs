@@ -184,7 +184,8 @@ fn bytes_after_close_notify_are_ignored() {
     assert_eq!(plain, b"the end");
 }
 
-/// Regression: the client closed the TCP connection only, which looks like an attack to a server.
+/// Regression: the client closed only the TCP connection. To a server, this looks like a truncation
+/// attack.
 #[test]
 fn the_client_ends_tls_with_close_notify() {
     let clean = Arc::new(AtomicUsize::new(0));

@@ -107,7 +107,7 @@ pub enum Content {
 /// The text before the time in a response of the contract `clock`.
 const CLOCK_PREFIX: &[u8] = b"Hello World ";
 
-/// Where the header of a gzip member has the time MTIME (RFC 1952 section 2.3.1).
+/// The bytes of the field MTIME, a time, in the header of a gzip member (RFC 1952 section 2.3.1).
 const GZIP_TIME: Range<usize> = 4..8;
 
 const CHECKED: &str = "placeholders are checked where requests are read";
@@ -241,7 +241,7 @@ impl Exchange {
             }
             (Content::Gzip(_), Some(verified)) => {
                 let bytes: Shared<u8> = verified.body.start().to_vec().into();
-                // A server that compresses each response anew may state the time.
+                // A server that compresses the file for each response may state the time.
                 let varies = GZIP_TIME.end <= bytes.len();
                 let varies = varies.then_some(GZIP_TIME).into_iter().collect();
                 ExpectedBody::Bytes { bytes, varies }

@@ -88,7 +88,7 @@ impl Programs {
 }
 
 /// Returns the names of the inherited variables that PostgreSQL's programs and libpq may read. With
-/// these variables, clients might connect to another database than the run's, or in another way.
+/// these variables, clients might connect to a database other than the run's, or in another way.
 pub(crate) fn inherited() -> Vec<OsString> {
     of_postgres(std::env::vars_os().map(|(name, _)| name))
 }

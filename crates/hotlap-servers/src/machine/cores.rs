@@ -51,8 +51,9 @@ fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
 }
 
 impl Topology {
-    /// Puts the fastest hardware threads first. Threads of equal speed are in order of number, so a
-    /// server with few threads gets one thread of each physical core, where numbers alternate.
+    /// Puts the fastest hardware threads first. Threads of equal speed are in order of number. On
+    /// many machines, the first threads of all physical cores have the lowest numbers, so a server
+    /// with few threads gets one thread of each core.
     fn sort(&self, cpus: &mut [usize]) {
         cpus.sort_by_key(|cpu| (Reverse(self.speeds.get(cpu)), *cpu));
     }
@@ -253,8 +254,8 @@ impl CpuAllocation {
     }
 
     /// Returns the cores for one server: the number, for `CPUS`, and the cores to pin it to. These
-    /// are the fastest cores of the servers. `asked` is the number that the server wants, or `None`
-    /// for all. A server that wants more cores than there are is pinned to all of them.
+    /// are the fastest of the servers' cores. `asked` is the number that the server wants, or
+    /// `None` for all. A server that wants more cores than there are is pinned to all of them.
     pub fn of_server(&self, asked: Option<usize>) -> (usize, Vec<usize>) {
         let all = if self.server.is_empty() { available() } else { self.server.len() };
         let cpus = asked.unwrap_or(all);

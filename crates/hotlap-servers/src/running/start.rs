@@ -73,6 +73,10 @@ enum NotYet {
     /// The response is wrong.
     #[error("{0}")]
     Wrong(String),
+    /// The response has a status from 500 on, except for 503: the server reports an error of its
+    /// own.
+    #[error("{0}")]
+    Failing(String),
     /// The response has status 503: the server is not ready (RFC 9110 section 15.6.4).
     #[error("{0}")]
     Unavailable(String),
@@ -86,6 +90,7 @@ impl NotYet {
     fn remedy(&self, is_command: bool) -> &'static str {
         match self {
             Self::Silent(_) | Self::Unavailable(_) => "--start-timeout allows more time",
+            Self::Failing(_) => "see why in its log, or set another path with --path",
             Self::Wrong(_) if is_command => {
                 "if the response is right, correct what is expected: --expect-status and \
                  --expect-body, or the requests file"
@@ -289,8 +294,8 @@ impl Starting<'_> {
                 if !is_own && (is_open || on_another_port.is_some()) {
                     continue;
                 }
-                // A server on this machine accepts within microseconds, or has too many connections
-                // waiting. A short try leaves time to notice an interrupt, or the server's end.
+                // A server on this machine accepts within microseconds, unless its accept queue is
+                // full. Short attempts let hotlap notice an interrupt, or the end of the server.
                 if TcpStream::connect_timeout(address, interrupt::LOOK).is_err() {
                     continue;
                 }
@@ -438,7 +443,11 @@ impl Starting<'_> {
             let Exchange { method, path, .. } = &exchange;
             let expected = exchange.expected();
             let what = format!("{method} {path}: expected {expected}; got {why}");
-            if answer.status == 503 { NotYet::Unavailable(what) } else { NotYet::Wrong(what) }
+            match answer.status {
+                503 => NotYet::Unavailable(what),
+                500.. => NotYet::Failing(what),
+                _ => NotYet::Wrong(what),
+            }
         })
     }
 

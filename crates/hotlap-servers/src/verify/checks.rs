@@ -459,8 +459,8 @@ pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Respon
     wire.answer(exchange.is_head(), &exchange.content)
 }
 
-/// Checks a response against its exchange. If the first response was wrong, the two responses are
-/// compared, since the error has been reported already.
+/// Checks a response against its exchange. If the first response to the exchange was wrong, the two
+/// responses are compared, since the error has been reported already.
 fn same(exchange: &Exchange, first: Option<(&Response, bool)>, answer: &Response) -> Outcome {
     match first {
         Some((first, false)) => {
@@ -475,8 +475,8 @@ fn answered(answer: &Response) -> bool {
     (200..300).contains(&answer.status)
 }
 
-/// Returns a request with a body. If the contract has none, the body is one that would get a
-/// response of its own if the server took it for a request.
+/// Returns a request with a body. If the contract has no such request, the body looks like another
+/// request. A server that does not read the body would then send a second response.
 ///
 /// A user's command or URL gets only safe methods, apart from the user's own request. A POST could
 /// change something there (RFC 9110 section 9.2.1).

@@ -195,7 +195,8 @@ impl<'a> Conformance<'a> {
 
     fn oversize_frame(&self) -> Outcome {
         let mut frames = self.open(&[])?;
-        // The frame is larger than the default. A server that allows more says so in its SETTINGS.
+        // The frame is larger than the default limit. A server that allows larger frames states its
+        // limit in its SETTINGS.
         let size = MAX_FRAME as usize + 1;
         let allowed = frames.wait_for("SETTINGS", |f| f.header.kind == kind::SETTINGS)?;
         let allows_more = |setting: &[u8]| match *setting {

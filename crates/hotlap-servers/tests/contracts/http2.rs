@@ -10,7 +10,7 @@ use hotlap_testbed::http2::{END_HEADERS, END_STREAM, Http2Peer, STATUS_200, fram
 
 use crate::GOES_ON;
 
-/// The length of each response, which is more than the first window of a connection.
+/// The length of each response, which is more than the initial window of a connection.
 const LENGTH: i64 = 70_000;
 
 /// The largest frame that a client must accept.
@@ -29,7 +29,7 @@ struct Sending {
     window: i64,
 }
 
-/// Serves a client of HTTP/2, within the windows that the client grants.
+/// Serves an HTTP/2 client, within the windows that the client grants.
 fn serve(mut client: Http2Peer) {
     let (mut window, mut initial, mut acknowledged) = (65_535_i64, 65_535_i64, false);
     let mut open: BTreeMap<u32, Sending> = BTreeMap::new();
@@ -78,8 +78,8 @@ fn serve(mut client: Http2Peer) {
     }
 }
 
-/// Regression: the checks never opened a window again and took trailers for a response without a
-/// status, so a conforming server failed six of nine checks. A server that ignored an oversize
+/// Regression: the checks never opened a window again, and took trailers for a response without a
+/// status. A conforming server thus failed six of nine checks. A server that ignored an oversize
 /// frame passed if it stated the default size.
 #[test]
 fn a_server_with_a_large_body_and_trailers_fails_only_the_checks_of_what_it_accepts() {

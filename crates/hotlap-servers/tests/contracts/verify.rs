@@ -200,8 +200,8 @@ fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
     assert_eq!(missed(&report), ["unknown path"]);
 }
 
-/// Regression: a server without POST passed the check "two lengths" with its 405, and a server
-/// without a `Server` header, which is optional, failed a check.
+/// Regression: a server without POST passed the check "two lengths" with its 405. A server without
+/// a `Server` header, which is optional, failed a check.
 #[test]
 fn each_conformance_fault_fails_its_own_check_only() {
     let faults = [

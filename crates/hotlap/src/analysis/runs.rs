@@ -181,8 +181,8 @@ impl LoadSides {
         self.in_each(server, |run, server| &run.servers[server])
     }
 
-    /// Returns the ceiling in each run, if servers are compared as ratios to the ceiling in this
-    /// measure: if all runs have the ceiling, and know its level.
+    /// Returns the ceiling in each run. `None` unless servers are compared as ratios to the ceiling
+    /// in this measure: requests/s or CPU time per request, known for the ceiling in all runs.
     fn ceilings(&self, measure: Measure) -> Option<InEach<'_>> {
         let ceilings = [ceilings(&self.runs[0])?, ceilings(&self.runs[1])?];
         let is_known = |ceiling: &&MeasuredServer| match measure {
@@ -190,6 +190,19 @@ impl LoadSides {
             _ => measure == Measure::Cost,
         };
         ceilings.iter().flatten().all(is_known).then_some(ceilings)
+    }
+
+    /// Returns the logarithms of one server's figures as ratios to the ceiling. `None` if any run
+    /// has no such ratio.
+    fn relative(&self, server: &InEach, measure: Measure) -> Option<[Vec<ByRestart>; 2]> {
+        let ceilings = self.ceilings(measure)?;
+        let of = |n: usize| logs(&server[n], Some(&ceilings[n]), measure);
+        Some([of(0), of(1)]).filter(|s| !s.iter().flatten().any(ByRestart::is_empty))
+    }
+
+    /// Whether a server is compared by its ratios to the ceiling.
+    pub fn is_relative(&self, server: &Matched, measure: Measure) -> bool {
+        self.relative(&self.measured(server), measure).is_some()
     }
 
     /// Compares one server on both sides. `None` if the generator limits the measure, or if any run
@@ -203,12 +216,8 @@ impl LoadSides {
         if is_hidden {
             return None;
         }
-        let ceilings = self.ceilings(measure);
-        let of = |n: usize| logs(&server[n], ceilings.as_ref().map(|sides| &sides[n][..]), measure);
-        let relative =
-            Some([of(0), of(1)]).filter(|s| !s.iter().flatten().any(ByRestart::is_empty));
         let plain = || server.each_ref().map(|side| logs(side, None, measure));
-        let effect = self.change(relative.unwrap_or_else(plain))?;
+        let effect = self.change(self.relative(server, measure).unwrap_or_else(plain))?;
         let control_differs = || self.runs.iter().flatten().any(|run| run.control_differs(measure));
         let sides = || self.runs.iter().zip(server);
         let is_bound = || {

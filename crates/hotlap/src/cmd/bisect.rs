@@ -256,10 +256,13 @@ impl Bisection<'_> {
         let names = places.iter().map(|place| self.commits[*place].short()).chain([BAD]);
         let ratio = |name: &str| Some(format!("{name} {}", report.ratio(name)?));
         let ratios: Vec<String> = names.filter_map(ratio).collect();
+        let found = match ratios.is_empty() {
+            true => "The race had too few restarts for figures.".to_owned(),
+            false => format!("{} of good.", ratios.join(", ")),
+        };
         let (places, probability) = self.likeliest();
         self.console.note(&format!(
-            "  {} of good. Most likely: {} ({})",
-            ratios.join(", "),
+            "  {found} Most likely: {} ({})",
             self.named(places),
             percent(probability)
         ));
@@ -285,6 +288,8 @@ impl Bisection<'_> {
     /// bisection has ended.
     fn confirm(&mut self) -> anyhow::Result<Option<Exit>> {
         let (places, _) = self.likeliest();
+        let named = self.named(places.clone());
+        self.console.note(&format!("The next race confirms {named} from fresh starts."));
         let pair = [places.start() - 1, *places.end()];
         let others: Vec<usize> =
             pair.into_iter().filter(|place| (1..self.last()).contains(place)).collect();

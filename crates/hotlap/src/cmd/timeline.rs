@@ -142,6 +142,9 @@ impl Timeline<'_> {
     fn measure(&mut self) -> anyhow::Result<UnlessInterrupted<()>> {
         let last = self.source.versions.len() - 1;
         let newest = (1..=last).rev().find(|place| self.is_measured(*place));
+        if (1..=last).all(|place| self.is_measured(place)) {
+            self.console.note("All versions were measured before. --again measures them again.");
+        }
         loop {
             let is_open =
                 |place: &usize| !self.is_measured(*place) && !self.failed.contains_key(place);

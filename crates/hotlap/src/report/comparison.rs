@@ -328,7 +328,7 @@ fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> V
             of: Some(measure),
             before,
             after,
-            is_relative: found.ratio.is_some() && sides.ceiling(measure).is_some(),
+            is_relative: found.ratio.is_some() && sides.is_relative(server, measure),
             is_worse: found.judged == Judged::Worse,
             found,
         }

@@ -135,8 +135,7 @@ impl OpenLoopView {
 }
 
 /// States the consequence of a rate that was not reached.
-pub const QUEUE_GREW: &str =
-    "Response times depend on the duration. Those with ≥ are lower bounds.";
+pub const QUEUE_GREW: &str = "Response times at that rate depend on the duration.";
 
 /// States that a rate was not reached, as the end of a sentence. Both figures are in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {

@@ -670,9 +670,7 @@ impl LoadResults {
                 true => "left out (–) where it is",
                 false => "not shown, because it is",
             };
-            notes.push(format!(
-                "p99 is {what} known only roughly: a longer --duration measures more"
-            ));
+            notes.push(format!("p99 is {what} known only roughly: a longer --duration helps"));
         }
         notes.extend(self.is_the_machines());
         notes

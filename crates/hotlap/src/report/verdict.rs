@@ -142,8 +142,8 @@ pub fn reason(why: Inconclusive) -> &'static str {
 pub struct AgainstReference {
     /// The name of the reference.
     pub reference: String,
-    /// The result in each measure. Percentiles are those under the load, which in a closed loop
-    /// saturates the server. The table may show percentiles at a common rate instead.
+    /// The result in each measure. Percentiles are measured under the load, which saturates the
+    /// server in a closed loop. The table may show percentiles at a common rate instead.
     #[serde(flatten)]
     pub measures: PerMeasure<MeasureVerdict>,
 }

@@ -229,7 +229,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              restart are all responses ÷ all of the time. Look for what made it wait, for instance \
              in its log."
             .to_owned(),
-        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer a lower rate to compare them."),
+        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} A lower --rate compares them."),
         ServerWarning::LeftOut(laps) => {
             let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
             let rest = match laps.are_main {

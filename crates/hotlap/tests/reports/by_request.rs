@@ -60,8 +60,7 @@ fn a_terminal_of_80_columns_shows_them_under_details() {
   python3 app.py     GET /users/${id}     1,370  90.5%   30.2 ms       –
                      POST /orders           144   9.5%  151.0 ms       –
   * closed loop, at saturation
-  p99 is left out (–) where it is known only roughly: a longer --duration
-  measures more
+  p99 is left out (–) where it is known only roughly: a longer --duration helps
 ";
     assert_eq!(section(&details, "Each request"), expected.trim_start_matches('\n'));
     let short = terminal::render(&report, 80, false);

@@ -100,7 +100,10 @@ fn a_rule_about_capacity_fails_a_server_that_holds_less() {
     let ruling = |rule| Ruling::on(&report, &[Rule::parse(rule).unwrap()]);
     assert_eq!(ruling("capacity -5%").exit(), Exit::Regression);
     let said: String = ruling("capacity -5%").sentences().cloned().collect();
-    assert_eq!(said, "Regression: new has 0.73× [0.71, 0.74] the capacity of old (--fail-if).");
+    assert_eq!(
+        said,
+        "Regression: new has 0.73× [0.71, 0.74] the capacity of old (--fail-if 'capacity -5%')."
+    );
     assert_eq!(ruling("capacity -50%").exit(), Exit::Ok);
     let mut few = two();
     few.experiment.restarts = Some(2);

@@ -62,6 +62,7 @@ pub fn two() -> Scene {
 #[test]
 fn the_ledger_says_where_the_difference_goes() {
     insta::assert_snapshot!(printed(&hold(&two(), None).run, 80), @"
+
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     6 restarts · slices of 0.3 s
 
@@ -82,6 +83,8 @@ fn the_ledger_says_where_the_difference_goes() {
 
     per request  difference  ±   old   new
     write             +1.00  0  1.00  2.00
+
+    All functions: --details
     ");
 }
 

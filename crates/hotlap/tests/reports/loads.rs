@@ -116,7 +116,7 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     assert_eq!(ranks, [("lean", Some(Rank::only(1))), ("rich", Some(Rank::only(2)))]);
     let told = report.warnings.join("\n");
     let said = "rich did not reach the rate: 1,20";
-    assert!(told.contains(said) && told.contains("Offer a lower rate to compare them"), "{told}");
+    assert!(told.contains(said) && told.contains("A lower --rate compares them"), "{told}");
     assert!(!told.contains("lean did not"), "{told}");
 }
 
@@ -163,8 +163,8 @@ fn at_a_common_rate() -> Run {
 fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
     let report = Report::of(&at_a_common_rate());
     let said = "python3 app.py did not reach the rate: 2,100 of 5,000 requests/s got a \
-                response, and the queue grew. Response times depend on the duration. Those with \
-                ≥ are lower bounds.";
+                response, and the queue grew. Response times at that rate depend on the \
+                duration.";
     assert!(report.warnings.iter().any(|w| w.starts_with(said)), "{:#?}", report.warnings);
     assert!(!report.warnings.iter().any(|w| w.contains("node/http:cluster did not")));
     for format in [Format::Markdown, Format::Html] {
@@ -300,9 +300,9 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     assert_eq!(about("timed out"), [failed]);
 }
 
-/// Regression: a server on one core was to have fewer.
+/// Regression: the advice for a server on one core was to give it fewer cores.
 #[test]
-fn only_servers_on_several_cores_are_to_have_fewer() {
+fn fewer_cores_are_advised_only_for_servers_on_several_cores() {
     let mut run = at_a_common_rate();
     run.laps.iter_mut().find(|lap| lap.rate().is_some()).unwrap().failed =
         vec![Violation::Late { lag_us: 2_700.0 }];

@@ -26,7 +26,7 @@ fn the_whole_table_at_120_columns() {
     3  python3 app.py       2,100  0.036× [0.036, 0.036]  469.9 µs  27.8× [27.8, 27.8]  30.2 ms       –   23 MB
        ceiling            123,300                      –    7.1 µs                   –  0.51 ms       –  1.0 MB
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     Noise floor (go/net-http against itself): ± 1.5% in requests/s, ± 0.3% in CPU per request.
     No request errors. More figures: --details
@@ -61,8 +61,7 @@ fn the_whole_table_at_80_columns() {
     3  python3 app.py       2,100  0.036× [0.036, 0.036]  469.9 µs  30.2 ms
        ceiling            123,300                      –    7.1 µs  0.51 ms
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration
-    measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     Noise floor (go/net-http against itself): ± 1.5% in requests/s, ± 0.3% in CPU
     per request.
@@ -126,7 +125,7 @@ fn the_whole_table_as_markdown() {
 
     \* closed loop, at saturation
 
-    p99 is left out (–) where it is known only roughly: a longer --duration measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     Noise floor (go/net-http against itself): ± 1.5% in requests/s, ± 0.3% in CPU per request.
 
@@ -207,7 +206,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     1  fast    ≥ 100,000   8.0 µs  0.20× [0.20, 0.20]  0.63 ms  0.64 ms  1.0 MB
     2  slow       20,000  40.0 µs           reference   3.2 ms        –  9.0 MB
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     No request errors. More figures: --details
 
@@ -279,8 +278,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
       server   req/s  CPU/req    p50*  memory
       good    20,000  40.0 µs  3.2 ms  9.0 MB
     * closed loop, at saturation
-    p99 is not shown, because it is known only roughly: a longer --duration
-    measures more
+    p99 is not shown, because it is known only roughly: a longer --duration helps
 
     No request errors. More figures: --details
 

@@ -36,8 +36,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     2–3  alike      ≥ 100,000   8.0 µs  1.00× [1.00, 1.00]  0.63 ms  0.65 ms
       4  waits         20,000   4.0 µs  0.50× [0.50, 0.50]   3.2 ms        –
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration
-    measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     Noise floor (reference against itself): ± 0.9% in requests/s, ± 0.2% in CPU
     per request.
@@ -113,7 +112,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
       python3 app.py       2,100  0.036× [0.036, 0.037]  470.0 µs  30.2 ms       –   23 MB
       ceiling            123,700                      –    7.1 µs  0.51 ms       –  1.0 MB
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration measures more
+    p99 is left out (–) where it is known only roughly: a longer --duration helps
 
     Noise floor (go/net-http against itself): not known, it needs more restarts.
     No request errors. More figures: --details

@@ -237,8 +237,8 @@ impl Instance {
         self.held = None;
         self.thaw();
         match self.asks_safely(self.run.setting.timeout.max(LIMIT)) {
-            Some(Err(_)) => Err(self.unanswered("lap", Ok(outcome))),
-            Some(Ok(_)) | None => Ok(outcome),
+            Ok(_) => Ok(outcome),
+            Err(_) => Err(self.unanswered("lap", Ok(outcome))),
         }
     }
 
@@ -346,7 +346,7 @@ impl Instance {
         while in_a_row < 2 {
             self.still_there("recovery")?;
             let asked = Instant::now();
-            let is_calm = self.asks_safely(calm).is_none_or(|found| found.is_ok());
+            let is_calm = self.asks_safely(calm).is_ok();
             in_a_row = if is_calm && asked.elapsed() <= calm { in_a_row + 1 } else { 0 };
             if self.run.is_stopped() {
                 return Ok(());

@@ -68,8 +68,9 @@ struct Climb {
 }
 
 impl Climb {
-    /// Puts an earlier load before this one. A server that is level from the beginning of this load
-    /// has been steady since the earlier one.
+    /// Puts the windows of an earlier load before the windows of this load. If the server became
+    /// steady under the earlier load and is level from the beginning of this load, it counts as
+    /// steady from the earlier time on.
     fn after(mut self, earlier: Self) -> Self {
         let windows = earlier.windows.len();
         (self.since, self.class) = match (self.class, earlier.class) {

@@ -30,7 +30,9 @@ pub fn finish(
     let printed = console.result(exports.to_stdout(), |color| {
         let render = if spec.has_details { terminal::detailed } else { terminal::render };
         let mut text = render(&report, console.width, color);
-        if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
+        let has_laps = !kept.run.laps.is_empty() || !kept.run.stress.is_empty();
+        let is_told = has_laps && !kept.store_failed && !console.quiet;
+        if let Some(number) = kept.run.number.filter(|_| is_told) {
             text += &stored(number, &spec.storage);
         }
         text
@@ -115,7 +117,7 @@ fn is_searched(report: &Report) -> bool {
     rows().next().is_some() && rows().all(|row| row.capacity.is_some() || row.below.is_some())
 }
 
-/// Whether every server that took part has figures under every load.
+/// Whether every server that took part, except for the ceiling, has figures under every load.
 fn is_measured(report: &Report) -> bool {
     let rows = || {
         let all = report.tables.iter().flat_map(|t| &t.rows);

@@ -174,15 +174,20 @@ fn without_times(lap: &Lap) -> Lap {
 
 fn past(earlier: &Run) -> Past {
     let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
-    let ended_ms = earlier.laps.last().map_or(0, |l| l.at_ms + l.outcome.window_ns / 1_000_000);
+    let ended_ms = |lap: &Lap| lap.at_ms + lap.outcome.window_ns / 1_000_000;
     let began_ms = earlier.laps.first().map_or(0, |l| l.at_ms);
+    // The first warm-ups under further loads belong to the first start.
+    let first = || earlier.laps.iter().filter(|l| (l.restart, l.round) == (0, 0));
+    let switches = first().zip(first().skip(1)).filter(|(lap, next)| lap.load != next.load);
+    let warming_ms: u64 =
+        switches.map(|(lap, next)| next.at_ms.saturating_sub(ended_ms(lap))).sum();
     let failure = |(i, server): (usize, &Server)| server.failure.as_ref().map(|_| i);
     Past {
         laps: good.map(without_times).collect(),
         out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
         probed: earlier.schedule.probed.clone(),
         rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate()),
-        spent: Duration::from_millis(ended_ms),
-        starting: Duration::from_millis(began_ms),
+        spent: Duration::from_millis(earlier.laps.last().map_or(0, ended_ms)),
+        starting: Duration::from_millis(began_ms + warming_ms),
     }
 }

@@ -167,7 +167,8 @@ impl Rule {
             Decision::Kept => {}
             Decision::Broken => {
                 let sentence = format!(
-                    "Regression{under}: {server} has {figure} the {what} of {other} (--fail-if)."
+                    "Regression{under}: {server} has {figure} the {what} of {other} (--fail-if \
+                     '{self}')."
                 );
                 ruling.broken.push(BrokenRule { server: server.to_owned(), load, sentence });
             }

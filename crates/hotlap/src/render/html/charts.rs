@@ -163,7 +163,7 @@ pub fn ratios<'a>(
     let reference = table.reference.as_deref().unwrap_or("the reference");
     let mut note = format!("1× is {reference}.");
     if band.is_some() {
-        note += " Two copies of it may differ by as much as the band is wide.";
+        note += " The band shows how far a second copy of it may be from 1×.";
     }
     Chart {
         title: title.to_owned(),
