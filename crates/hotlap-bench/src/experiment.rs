@@ -95,7 +95,7 @@ pub struct Past {
     pub probed: Vec<Probed>,
     /// The time spent so far.
     pub spent: Duration,
-    /// The part of `spent` before the first lap. It does not count against the budget.
+    /// The part of `spent` before the first lap. The budget does not include it.
     pub starting: Duration,
 }
 

@@ -30,9 +30,12 @@ const WHAT: &str = "system calls";
 
 const AT_FULL_SPEED: &str = "system calls at full speed";
 
-/// What happens without the tracepoint.
-const WITH_PTRACE: &str = ". Until then, ptrace stops the server at each call, so calls that \
-                           depend on timing, such as epoll_wait, are counted too often";
+/// Adds to a refused tracepoint what happens without it.
+fn counted_by_ptrace(mut refused: ObserveError) -> ObserveError {
+    refused.remedy += ". Without it, ptrace stops the server at each call, so calls that depend on \
+                       timing, such as epoll_wait, are counted too often";
+    refused
+}
 
 /// The key under which lost records are counted.
 const LOST: &str = "[lost]";
@@ -185,15 +188,11 @@ struct Traced {
 impl Traced {
     /// Attaches the tracepoint, switched off.
     fn open(roots: &Roots) -> Result<Self, ObserveError> {
-        let (id, number_at) = described()?;
+        let (id, number_at) = described().map_err(counted_by_ptrace)?;
         let mut event = Builder::new(Tracepoint::with_id(id));
         event.sample_period(1).include_kernel().sample(SampleFlag::TID | SampleFlag::RAW);
         let rings = Rings::open(&to_attach(roots), &event);
-        let refused = |error| {
-            let mut why = refusal(AT_FULL_SPEED, &error);
-            why.remedy += WITH_PTRACE;
-            why
-        };
+        let refused = |error| counted_by_ptrace(refusal(AT_FULL_SPEED, &error));
         let rings = Some(rings.map_err(refused)?);
         let supervisor = roots.supervisor;
         Ok(Self { rings, reader: None, counts: Counts::default(), supervisor, number_at })
@@ -283,8 +282,7 @@ fn described() -> Result<(u64, usize), ObserveError> {
             "run outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
         )
     };
-    let remedy = format!("{remedy}{WITH_PTRACE}");
-    Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy })
+    Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy: remedy.to_owned() })
 }
 
 /// Returns the offset of the field `id`, of 8 bytes, from a description with lines such as

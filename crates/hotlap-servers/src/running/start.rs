@@ -73,8 +73,7 @@ enum NotYet {
     /// The response is wrong.
     #[error("{0}")]
     Wrong(String),
-    /// The response has a status from 500 on, except for 503: the server reports an error of its
-    /// own.
+    /// The response has a status from 500 on, except for 503: the server itself failed.
     #[error("{0}")]
     Failing(String),
     /// The response has status 503: the server is not ready (RFC 9110 section 15.6.4).
