@@ -73,6 +73,8 @@ pub struct Budget {
     /// Whether the report may have ratios other than `costs`. Either the CPU time of a server is
     /// unknown, or probes proved that slices change what a server costs.
     is_provisional: bool,
+    /// Whether the run went on because it seemed to have time for a verdict.
+    promises_verdict: bool,
 }
 
 impl Budget {
@@ -95,6 +97,7 @@ impl Budget {
             rates: vec![Vec::new(); n],
             is_provisional: experiment.past.probed.iter().any(Probed::is_biased),
             out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
+            promises_verdict: experiment.from.restart > 0,
             experiment: experiment.clone(),
         };
         for lap in &experiment.past.laps {
@@ -190,8 +193,8 @@ impl Budget {
 
     /// Decides what to run next. `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
-        self.grow();
         let elapsed = self.of_the_budget(elapsed) + self.paced_takes(next.restart);
+        self.grow(next, elapsed);
         let begun = next.restart + 1;
         let until = self.plan(next.restart, elapsed);
         let another_round = match self.experiment.rounds {
@@ -274,26 +277,47 @@ impl Budget {
         elapsed + self.start_takes() + self.rounds_take(rounds) + paced <= self.total
     }
 
-    /// Extends a budget that may grow, once the length of rounds and starts is known.
-    fn grow(&mut self) {
+    /// Extends the budget, once the length of rounds and starts is known. `elapsed` includes the
+    /// paced laps of the present restart.
+    fn grow(&mut self, next: Place, elapsed: Duration) {
         let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.usefully_takes(restarts));
         let needed = match (self.experiment.growth, self.experiment.restarts) {
-            (Growth::None, _) => return,
+            (Growth::None, _) => Duration::ZERO,
             (_, Some(restarts)) => self.usefully_takes(restarts),
             (Growth::Usual, None) if usual <= LONG => usual,
             (Growth::Usual | Growth::Verdict, None) => fewest,
         };
         self.total = self.total.max(needed);
+        let is_first = next == (Place { restart: 0, round: 1 });
+        self.promises_verdict |= is_first && self.is_too_short().is_none();
+        self.total = self.total.max(self.verdict_takes(next, elapsed).unwrap_or_default());
+    }
+
+    /// The budget with which the run still has the fewest restarts for a verdict, if starts or
+    /// rounds took longer than expected. At most half of the user's budget is added.
+    fn verdict_takes(&self, next: Place, elapsed: Duration) -> Option<Duration> {
+        let takes = |rounds| {
+            let restarts = next.restart + 1..MIN_RESTARTS;
+            let each = self.start_takes() + self.rounds_take(rounds);
+            elapsed + restarts.map(|restart| each + self.paced_takes(restart)).sum::<Duration>()
+        };
+        let is_due = self.promises_verdict && self.needs_verdict() && takes(1) > self.total;
+        let most = self.experiment.budget * 3 / 2;
+        (is_due && takes(1) <= most).then(|| takes(self.useful_rounds()).min(most))
+    }
+
+    /// Whether servers are compared, and the number of restarts follows from the budget.
+    fn needs_verdict(&self) -> bool {
+        let Experiment { participants, restarts, rounds, .. } = &self.experiment;
+        let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
+        is_compared && restarts.is_none() && rounds.is_none()
     }
 
     /// The time that three restarts with enough pairs of laps take. `None` unless servers are
     /// compared and the budget is too short for three restarts of one round.
     pub fn is_too_short(&self) -> Option<Duration> {
-        let Experiment { participants, restarts, rounds, .. } = &self.experiment;
-        let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
-        let is_given = restarts.is_some() || rounds.is_some();
         let fits = self.takes(MIN_RESTARTS, 1) <= self.total;
-        (is_compared && !is_given && !fits).then(|| self.usefully_takes(MIN_RESTARTS))
+        (self.needs_verdict() && !fits).then(|| self.usefully_takes(MIN_RESTARTS))
     }
 
     /// The part of the budget that this many restarts take, each with this many rounds.
@@ -304,8 +328,12 @@ impl Budget {
 
     /// The part of the budget that this many restarts take, each with enough pairs of laps.
     fn usefully_takes(&self, restarts: u32) -> Duration {
-        let rounds = USEFUL_PAIRS.div_ceil(self.pairs.max(1));
-        self.takes(restarts, self.experiment.rounds.unwrap_or(0).max(rounds))
+        self.takes(restarts, self.experiment.rounds.unwrap_or(0).max(self.useful_rounds()))
+    }
+
+    /// The number of rounds with enough pairs of laps.
+    fn useful_rounds(&self) -> u32 {
+        USEFUL_PAIRS.div_ceil(self.pairs.max(1))
     }
 
     /// The whole budget, including what it has grown by.

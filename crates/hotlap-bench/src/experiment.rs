@@ -20,7 +20,8 @@ use hotlap_servers::launch::ServerFailure;
 /// How far a budget may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
-    /// The user set the budget, so it does not grow.
+    /// The user set the budget. It grows only if a verdict would otherwise be missed because starts
+    /// took longer than expected, and by at most half.
     None,
     /// The budget may grow to the time of the fewest restarts that allow a verdict. A suite's
     /// budget was chosen on another machine, which may be faster.

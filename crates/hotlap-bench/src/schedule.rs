@@ -699,6 +699,36 @@ mod tests {
         assert!((32.0..44.0).contains(&spent), "{spent} s of 40");
     }
 
+    /// Regression: the second start took twice as long as expected, and the run ended after two of
+    /// the three restarts that a verdict needs.
+    #[test]
+    fn a_run_does_not_end_just_short_of_a_verdict() {
+        let seconds = Duration::from_secs;
+        let ran = |later: u64| {
+            let mut budget = Budget::new(&experiment(None, None));
+            let (mut place, mut elapsed) = (Place::default(), seconds(0));
+            loop {
+                let start = seconds(if place.restart == 0 { 9 } else { later });
+                budget.restart_started(start, seconds(9));
+                elapsed += start;
+                loop {
+                    elapsed += seconds(4);
+                    budget.round_run(place.round == 0, seconds(4), 1);
+                    place.round += 1;
+                    match budget.next(place, elapsed) {
+                        Next::Round => {}
+                        Next::Restart => break,
+                        Next::Stop(_) => return (place.restart + 1, elapsed.as_secs() - 9),
+                    }
+                }
+                place = Place { restart: place.restart + 1, round: 0 };
+            }
+        };
+        assert_eq!(ran(9), (5, 60));
+        assert_eq!(ran(26), (3, 72));
+        assert_eq!(ran(60).0, 2, "half of the budget more is not enough");
+    }
+
     /// Regression: the plan left out the warm-ups of later rounds, so the first restarts got so
     /// many rounds that no third restart was possible.
     #[test]

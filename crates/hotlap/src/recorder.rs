@@ -301,7 +301,7 @@ impl<'a> Recorder<'a> {
         }
         self.live.say(&format!(
             "Rounds and starts take longer than expected, so measuring takes about {:.0} s in all, \
-             without the first start. To limit it, set --duration.",
+             without the first start.",
             budget.as_secs_f64()
         ));
     }
