@@ -193,8 +193,11 @@ impl Budget {
 
     /// Decides what to run next. `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
+        self.grow();
+        if next == (Place { restart: 0, round: 1 }) {
+            self.promises_verdict = self.is_too_short().is_none();
+        }
         let elapsed = self.of_the_budget(elapsed) + self.paced_takes(next.restart);
-        self.grow(next, elapsed);
         let begun = next.restart + 1;
         let until = self.plan(next.restart, elapsed);
         let another_round = match self.experiment.rounds {
@@ -214,7 +217,7 @@ impl Budget {
         let another_restart = match (self.experiment.restarts, self.experiment.rounds) {
             (Some(restarts), _) => begun < restarts,
             (None, Some(rounds)) => self.fits(elapsed, rounds),
-            (None, None) => self.further_restarts(&had, self.total.saturating_sub(elapsed)) > 0,
+            (None, None) => self.planned_restarts(&had, self.total.saturating_sub(elapsed)) > 0,
         };
         if another_restart {
             self.had = had;
@@ -234,19 +237,44 @@ impl Budget {
             return until;
         }
         let first_round = self.first_rounds.last().copied().unwrap_or_default();
-        let began = elapsed.saturating_sub(first_round);
+        let began = elapsed.saturating_sub(first_round + self.paced_takes(restart));
         let start = self.start_takes();
         let left = self.total.saturating_sub(began) + start;
         let restarts = match self.experiment.restarts {
             Some(restarts) => restarts.saturating_sub(restart),
-            None => self.further_restarts(&self.had, left),
+            None => self.planned_restarts(&self.had.clone(), left),
         };
+        // The budget may have grown.
+        let left = self.total.saturating_sub(began) + start;
         // A first round may have changed the estimate for the other rounds, so the total is a limit
         // too.
         let until = began + (left / restarts.max(1)).saturating_sub(start);
         let until = until.min(self.total);
         self.until = Some((restart, until));
         until
+    }
+
+    /// The number of restarts for the rest of the budget. If starts or rounds take longer than
+    /// expected and the run would therefore miss its verdict, the budget grows. At most half of the
+    /// user's budget is added.
+    fn planned_restarts(&mut self, had: &[u32], left: Duration) -> u32 {
+        let planned = self.further_restarts(had, left);
+        let missing = had.len() as u32..MIN_RESTARTS;
+        if planned > 0 || missing.is_empty() || !self.promises_verdict || !self.needs_verdict() {
+            return planned;
+        }
+        let lacks = |rounds| {
+            let each = self.start_takes() + self.rounds_take(rounds);
+            let all = missing.clone().map(|restart| each + self.paced_takes(restart));
+            all.sum::<Duration>().saturating_sub(left)
+        };
+        let most = (self.experiment.budget * 3 / 2).saturating_sub(self.total);
+        if lacks(1) > most {
+            return planned;
+        }
+        let more = lacks(self.useful_rounds()).min(most);
+        self.total += more;
+        self.further_restarts(had, left + more)
     }
 
     fn further_restarts(&self, had: &[u32], left: Duration) -> u32 {
@@ -277,33 +305,16 @@ impl Budget {
         elapsed + self.start_takes() + self.rounds_take(rounds) + paced <= self.total
     }
 
-    /// Extends the budget, once the length of rounds and starts is known. `elapsed` includes the
-    /// paced laps of the present restart.
-    fn grow(&mut self, next: Place, elapsed: Duration) {
+    /// Extends a budget that may grow, once the length of rounds and starts is known.
+    fn grow(&mut self) {
         let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.usefully_takes(restarts));
         let needed = match (self.experiment.growth, self.experiment.restarts) {
-            (Growth::None, _) => Duration::ZERO,
+            (Growth::None, _) => return,
             (_, Some(restarts)) => self.usefully_takes(restarts),
             (Growth::Usual, None) if usual <= LONG => usual,
             (Growth::Usual | Growth::Verdict, None) => fewest,
         };
         self.total = self.total.max(needed);
-        let is_first = next == (Place { restart: 0, round: 1 });
-        self.promises_verdict |= is_first && self.is_too_short().is_none();
-        self.total = self.total.max(self.verdict_takes(next, elapsed).unwrap_or_default());
-    }
-
-    /// The budget with which the run still has the fewest restarts for a verdict, if starts or
-    /// rounds took longer than expected. At most half of the user's budget is added.
-    fn verdict_takes(&self, next: Place, elapsed: Duration) -> Option<Duration> {
-        let takes = |rounds| {
-            let restarts = next.restart + 1..MIN_RESTARTS;
-            let each = self.start_takes() + self.rounds_take(rounds);
-            elapsed + restarts.map(|restart| each + self.paced_takes(restart)).sum::<Duration>()
-        };
-        let is_due = self.promises_verdict && self.needs_verdict() && takes(1) > self.total;
-        let most = self.experiment.budget * 3 / 2;
-        (is_due && takes(1) <= most).then(|| takes(self.useful_rounds()).min(most))
     }
 
     /// Whether servers are compared, and the number of restarts follows from the budget.

@@ -705,27 +705,34 @@ mod tests {
     fn a_run_does_not_end_just_short_of_a_verdict() {
         let seconds = Duration::from_secs;
         let ran = |later: u64| {
-            let mut budget = Budget::new(&experiment(None, None));
+            let paced = Experiment { paced: true, ..experiment(None, None) };
+            let mut budget = Budget::new(&paced);
             let (mut place, mut elapsed) = (Place::default(), seconds(0));
             loop {
-                let start = seconds(if place.restart == 0 { 9 } else { later });
+                let start = seconds(if place.restart == 0 { 30 } else { later });
                 budget.restart_started(start, seconds(9));
                 elapsed += start;
-                loop {
-                    elapsed += seconds(4);
-                    budget.round_run(place.round == 0, seconds(4), 1);
+                let next = loop {
+                    elapsed += seconds(2);
+                    budget.round_run(place.round == 0, seconds(2), 1);
                     place.round += 1;
-                    match budget.next(place, elapsed) {
-                        Next::Round => {}
-                        Next::Restart => break,
-                        Next::Stop(_) => return (place.restart + 1, elapsed.as_secs() - 9),
+                    let next = budget.next(place, elapsed);
+                    if next != Next::Round {
+                        break next;
                     }
+                };
+                if budget.is_paced(place.restart) {
+                    elapsed += seconds(4);
+                    budget.paced_run(seconds(4));
                 }
                 place = Place { restart: place.restart + 1, round: 0 };
+                if let Next::Stop(_) = next {
+                    return (place.restart, elapsed.as_secs() - 30);
+                }
             }
         };
-        assert_eq!(ran(9), (5, 60));
-        assert_eq!(ran(26), (3, 72));
+        assert_eq!(ran(9), (4, 59));
+        assert_eq!(ran(26), (3, 78));
         assert_eq!(ran(60).0, 2, "half of the budget more is not enough");
     }
 
