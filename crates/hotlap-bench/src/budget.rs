@@ -263,18 +263,18 @@ impl Budget {
         if planned > 0 || missing.is_empty() || !self.promises_verdict || !self.needs_verdict() {
             return planned;
         }
+        let paced = self.paced_takes(had.len() as u32);
         let lacks = |rounds| {
-            let each = self.start_takes() + self.rounds_take(rounds);
-            let all = missing.clone().map(|restart| each + self.paced_takes(restart));
-            all.sum::<Duration>().saturating_sub(left)
+            let each = self.start_takes() + self.rounds_take(rounds) + paced;
+            (each * missing.len() as u32).saturating_sub(left)
         };
         let most = (self.experiment.budget * 3 / 2).saturating_sub(self.total);
-        if lacks(1) > most {
-            return planned;
-        }
         let more = lacks(self.useful_rounds()).min(most);
-        self.total += more;
-        self.further_restarts(had, left + more)
+        let planned = self.further_restarts(had, left + more);
+        if planned > 0 {
+            self.total += more;
+        }
+        planned
     }
 
     fn further_restarts(&self, had: &[u32], left: Duration) -> u32 {

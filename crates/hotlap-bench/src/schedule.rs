@@ -704,9 +704,10 @@ mod tests {
     #[test]
     fn a_run_does_not_end_just_short_of_a_verdict() {
         let seconds = Duration::from_secs;
-        let ran = |later: u64| {
-            let paced = Experiment { paced: true, ..experiment(None, None) };
-            let mut budget = Budget::new(&paced);
+        let ran = |budget_s, later: u64| {
+            let budget = seconds(budget_s);
+            let mut budget =
+                Budget::new(&Experiment { paced: true, budget, ..experiment(None, None) });
             let (mut place, mut elapsed) = (Place::default(), seconds(0));
             loop {
                 let start = seconds(if place.restart == 0 { 30 } else { later });
@@ -731,9 +732,10 @@ mod tests {
                 }
             }
         };
-        assert_eq!(ran(9), (4, 59));
-        assert_eq!(ran(26), (3, 78));
-        assert_eq!(ran(60).0, 2, "half of the budget more is not enough");
+        assert_eq!(ran(60, 9), (4, 59));
+        assert_eq!(ran(60, 26), (3, 78));
+        assert_eq!(ran(40, 16), (3, 54));
+        assert_eq!(ran(60, 60), (2, 76), "half of the budget more is not enough");
     }
 
     /// Regression: the plan left out the warm-ups of later rounds, so the first restarts got so
