@@ -51,7 +51,7 @@ pub enum CatalogueError {
 fn meant(nearest: &[String]) -> String {
     did_you_mean(nearest).map_or_else(
         || "; `hotlap list` shows all servers".to_owned(),
-        |question| format!(": {question}"),
+        |question| format!(": {question} `hotlap list` shows all servers"),
     )
 }
 
@@ -237,12 +237,13 @@ variants.fast = {}
         let words = |name: &str| catalogue.select(name).unwrap_err().to_string();
         assert_eq!(
             words("go/net-htpp"),
-            "no server \"go/net-htpp\" in the catalogue: did you mean go/net-http?"
+            "no server \"go/net-htpp\" in the catalogue: did you mean go/net-http? `hotlap list` shows all \
+             servers"
         );
         assert_eq!(
             words("hyper"),
             "no server \"hyper\" in the catalogue: did you mean rust/hyper, rust/hyper-0.10 or \
-             rust/hyper:fast?"
+             rust/hyper:fast? `hotlap list` shows all servers"
         );
         assert_eq!(
             words("cobol/cics"),

@@ -233,12 +233,12 @@ impl Report {
             ("suite", run.suite.clone().unwrap_or_default()),
             ("about", run.about.clone()),
             ("began", run.began.clone()),
-            ("took", run.took_s.map_or_else(String::new, |took_s| format!("{took_s} s"))),
+            ("took", run.took_s.map_or_else(String::new, |took_s| format!("{took_s:.1} s"))),
             ("seed of the order", run.seed.to_string()),
         ];
         facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
         if schedule.duration_s > 0.0 {
-            facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.duration_s)));
+            facts.push(("planned", format!("{size}, {:.0} s in all{frozen}", schedule.duration_s)));
         }
         let controller = self.host.facts.controller.as_ref();
         facts.extend(controller.map(|controller| {

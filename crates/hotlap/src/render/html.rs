@@ -167,7 +167,7 @@ fn warnings(warnings: &[String]) -> Html {
     if warnings.is_empty() {
         return Html::default();
     }
-    let list = el("ul", &[], els("li", warnings));
+    let list = el("ul", &[], sentences("li", warnings));
     el("aside", &[], [els("h2", ["Before you trust this"]), list])
 }
 

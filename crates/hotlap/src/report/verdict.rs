@@ -200,7 +200,8 @@ impl MeasureVerdict {
 
 /// A noise floor above this share needs a remedy.
 const NOISY: f64 = 0.1;
-const QUIETER: &str = " Repeat the run on a quieter machine, or with a longer --duration.";
+const NOISE_REMEDY: &str = " The server is measured again in a quarter of the rounds, so other \
+     intervals can be narrower. Repeat the run on a quieter machine, or with a longer --duration.";
 
 /// The difference between the reference and the A/A control.
 #[derive(Debug, Clone, Serialize)]
@@ -247,7 +248,7 @@ impl Noise {
             }
             false => {
                 let is_noisy = of_both.iter().any(|(band, _)| band.is_some_and(|b| b > NOISY));
-                let remedy = if is_noisy { QUIETER } else { "" };
+                let remedy = if is_noisy { NOISE_REMEDY } else { "" };
                 format!("Noise floor ({server} against itself): {}.{remedy}", known.join(", "))
             }
         };

@@ -234,7 +234,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
             let rest = match laps.are_main {
                 true => "",
-                false => " Requests/s and CPU time are not affected.",
+                false => " Requests/s and CPU time do not depend on these laps.",
             };
             format!("{}{rest}", remedy.unwrap_or_default())
         }

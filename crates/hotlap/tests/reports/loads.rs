@@ -288,7 +288,7 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     let about = |word: &str| told.iter().filter(|w| w.contains(word)).collect::<Vec<_>>();
     let late = "go/net-http, node/http:cluster: 2 of 6 laps at a common rate are excluded: the \
                 generator sent 2.7 ms late (p99) in the first of them. Use a quieter machine. \
-                Requests/s and CPU time are not affected.";
+                Requests/s and CPU time do not depend on these laps.";
     assert_eq!(about("late"), [late]);
     let failed = "go/net-http: 36 of 426,684 requests timed out. python3 app.py: 36 of 21,400 \
                   requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests \

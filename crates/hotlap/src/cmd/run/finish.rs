@@ -33,7 +33,7 @@ pub fn finish(
         let has_laps = !kept.run.laps.is_empty() || !kept.run.stress.is_empty();
         let is_told = has_laps && !kept.store_failed && !console.quiet;
         if let Some(number) = kept.run.number.filter(|_| is_told) {
-            text += &stored(number, &spec.storage);
+            text += &stored(number, &spec.storage, exports.is_empty());
         }
         text
     });
@@ -127,13 +127,11 @@ fn is_measured(report: &Report) -> bool {
 }
 
 /// Tells the user how to show a stored run again.
-fn stored(number: u64, storage: &Storage) -> String {
+fn stored(number: u64, storage: &Storage, needs_page: bool) -> String {
     let store = match storage {
         Storage::File(file) => format!(" --store {}", shell_words::quote(&file.to_string_lossy())),
         Storage::Usual | Storage::None => String::new(),
     };
-    format!(
-        "  Run {number} stored. Look at it: hotlap report {number}{store} --export-html \
-         report.html\n"
-    )
+    let page = if needs_page { " --export-html report.html" } else { "" };
+    format!("  Run {number} stored. Look at it: hotlap report {number}{store}{page}\n")
 }

@@ -16,19 +16,29 @@ pub fn el(name: &str, attributes: &[(&str, &str)], content: impl Into<Html>) -> 
     Html(format!("<{name}{}>{}</{name}>", in_tag(attributes), content.into().0))
 }
 
+/// Renders a sentence. Lines break neither within intervals nor at the hyphens of options.
+fn told(sentence: &str) -> Html {
+    let is_option = |word: &str| word.trim_start_matches(['(', '`']).starts_with("--");
+    let word = |word| match is_option(word) {
+        true => el("span", &[("class", "option")], word),
+        false => word.into(),
+    };
+    unbroken(sentence).split_inclusive(' ').map(word).collect()
+}
+
 /// Creates several elements of one kind, one for each item.
 pub fn els<C: Into<Html>>(name: &str, contents: impl IntoIterator<Item = C>) -> Html {
     contents.into_iter().map(|content| el(name, &[], content)).collect()
 }
 
-/// Creates a heading or a paragraph for each sentence. Lines do not break within intervals.
+/// Creates an element of one kind for each sentence.
 pub fn sentences(name: &str, sentences: &[String]) -> Html {
-    sentences.iter().map(|sentence| el(name, &[], unbroken(sentence))).collect()
+    sentences.iter().map(|sentence| el(name, &[], told(sentence))).collect()
 }
 
-/// Creates a paragraph with a class. Lines do not break within intervals. Empty for an empty text.
+/// Creates a paragraph with a class. Empty for an empty text.
 pub fn paragraph(class: &str, text: &str) -> Html {
-    if text.is_empty() { Html::default() } else { el("p", &[("class", class)], unbroken(text)) }
+    if text.is_empty() { Html::default() } else { el("p", &[("class", class)], told(text)) }
 }
 
 fn in_tag(attributes: &[(&str, &str)]) -> String {
