@@ -252,7 +252,7 @@ impl<B: KeepBody + Default> GrowingResponse<B> {
         Self { at: 0, interim: Vec::new(), begun: None, body }
     }
 
-    /// Removes the bytes of a large body that have been read from `buf`. Returns their number.
+    /// Removes from `buf` the bytes of a large body that have been read. Returns their number.
     pub fn drop_read(&mut self, buf: &mut Vec<u8>) -> usize {
         let Some(begun) = self.begun.as_ref().filter(|begun| self.at - begun.start > STAYS) else {
             return 0;

@@ -349,7 +349,7 @@ pub(crate) fn sockets(proc: &Path, pid: u32) -> io::Result<Vec<u64>> {
 
 /// Returns the TCP addresses at which these processes listen, in order. If an IPv6 socket is bound
 /// to an IPv4 address, the IPv4 address is returned (RFC 4291, section 2.5.5.2). Processes that
-/// have ended or belong to another user are skipped.
+/// have ended, or whose open files this process may not read, are skipped.
 ///
 /// # Errors
 /// The kernel's socket tables cannot be read.
@@ -360,7 +360,7 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Returns the TCP addresses to which these processes have opened connections, in order. Processes
-/// that have ended or belong to another user are skipped.
+/// that have ended, or whose open files this process may not read, are skipped.
 ///
 /// # Errors
 /// The kernel's socket tables cannot be read.

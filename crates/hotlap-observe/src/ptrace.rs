@@ -120,8 +120,8 @@ impl Tracer {
         self.counts
     }
 
-    /// Attaches to all threads. If a new thread starts meanwhile, the kernel attaches it if its
-    /// parent is attached. Otherwise, the next look finds it.
+    /// Attaches to all threads. When an attached thread starts a new thread, the kernel attaches
+    /// the new thread too. The next look finds other new threads.
     fn attach(&mut self, mut tree: ProcessTree) -> io::Result<()> {
         loop {
             let mut found = false;

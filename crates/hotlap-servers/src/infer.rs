@@ -142,7 +142,8 @@ impl Probes {
         }
     }
 
-    /// Returns an empty body that the next response is compared with as it arrives.
+    /// Returns an empty body for the next response. As the response arrives, it is compared with
+    /// the expected bytes, if they are known.
     fn next_body(&self, exchange: &Exchange) -> Body {
         match &self.learned {
             Some(bytes) => Body::compared_with(bytes.clone(), Vec::new()),

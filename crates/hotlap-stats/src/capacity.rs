@@ -165,8 +165,8 @@ mod tests {
         tried.iter().map(trial).collect()
     }
 
-    /// Distances of 1.5, 1 and 0.5 on the scale of the curve follow one another. Both sides have
-    /// the same distance.
+    /// The distances cycle through 1.5, 1 and 0.5 on the scale of the curve. Both sides have the
+    /// same distance.
     #[test]
     fn trials_lie_at_changing_distances_on_both_sides_of_the_curve() {
         let mut trials = restart(0, 1_000.0);

@@ -350,7 +350,7 @@ mod tests {
         Held { rss_bytes: rss_mib << 20, threads }
     }
 
-    /// Returns what is observed of a server that an attack does not affect.
+    /// Returns the observations of a server that an attack does not affect.
     fn calm() -> Observed {
         Observed {
             before: pace(10_000, 2_000_000, 0),

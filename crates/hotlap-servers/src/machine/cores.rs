@@ -325,7 +325,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let fast: usize = cores[..topology.fast].iter().map(Vec::len).sum();
     if share > fast {
         notes.push(format!(
-            "the server runs on fast and slow cores, because only {fast} hardware threads are fast"
+            "the server also runs on slow cores: it needs {share} hardware threads, and the fast \
+             cores have {fast}"
         ));
     }
     let (mut idle, mut shared) = (Vec::new(), false);

@@ -296,7 +296,9 @@ impl<'a> Wire<'a> {
             if self.over {
                 return Err(match conversation.has_settings() {
                     true => "the connection closed before the response was complete".to_owned(),
-                    false => "the connection closed without a frame of HTTP/2".to_owned(),
+                    false => {
+                        "the connection closed before the server sent an HTTP/2 frame".to_owned()
+                    }
                 });
             }
             if !self.fill(until) {

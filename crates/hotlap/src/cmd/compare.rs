@@ -120,8 +120,8 @@ fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
     };
     match before.number_in_common(&after) {
         Some(number) => usage(format!(
-            "run {number} is on both sides, {} and {}: make another run, or name the runs to \
-             compare",
+            "run {number} is on both sides ({} and {}): name different runs for each side, or \
+             make another run",
             before.name, after.name
         )),
         None => Ok([before, after]),

@@ -229,7 +229,7 @@ fn left_out(run: &Run, server: usize) -> Option<String> {
         .flat_map(|explains| &explains.lap.failed)
         .find(|violation| violation.invalidates())?;
     Some(format!(
-        "{}: {} of {} laps that explain are excluded: {} in the first of them.",
+        "{}: excluded {} of {} laps that explain differences. Reason for the first: {}.",
         run.servers[server].name,
         count(failed().count() as u64),
         count(laps().count() as u64),

@@ -290,10 +290,12 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
             )
         }
         Limited::Server(None) => {
-            format!("throughput: not known, the load generator limits {server}")
+            format!("throughput not known, because the load generator limits {server}")
         }
-        Limited::Other(None) => format!("throughput: not known, the load generator limits {other}"),
-        Limited::Both => "throughput: not known, the load generator limits both".to_owned(),
+        Limited::Other(None) => {
+            format!("throughput not known, because the load generator limits {other}")
+        }
+        Limited::Both => "throughput not known, because the load generator limits both".to_owned(),
     }
 }
 

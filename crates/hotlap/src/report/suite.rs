@@ -402,8 +402,8 @@ fn parameter_words(parameter: Parameter) -> &'static str {
 /// States that a server has more threads than cores.
 pub(super) fn beyond_cores(cores: usize) -> String {
     match cores {
-        1 => "more threads than cores: the servers have one here".to_owned(),
-        cores => format!("more threads than cores: the servers have {cores} here"),
+        1 => "more threads than cores: the servers have only one".to_owned(),
+        cores => format!("more threads than cores: the servers have only {cores}"),
     }
 }
 

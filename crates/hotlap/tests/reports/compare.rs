@@ -183,7 +183,7 @@ fn a_baseline_is_found_by_its_name() {
     keep(&changed(0.5), Some("main"));
     (0..3).for_each(|_| keep(&three(), Some("main")));
     let both = said("compare --baseline main").fails(2);
-    both.has("run 4 is on both sides, main (runs 2–4) and run 4");
+    both.has("run 4 is on both sides (main (runs 2–4) and run 4)");
     (0..3).for_each(|_| keep(&changed(1.2), None));
     // The baseline consists of the newest three runs with that name.
     let against = said("compare 5-7 --baseline main --fail-if 'cost +3%'").fails(5);

@@ -411,7 +411,7 @@ fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
     );
     let rows = &report.tables[0].rows;
     let beyond = rows.iter().find(|r| r.name == "a (2 threads)").unwrap();
-    assert_eq!(beyond.notes, ["more threads than cores: the servers have one here"]);
+    assert_eq!(beyond.notes, ["more threads than cores: the servers have only one"]);
 }
 
 #[test]
