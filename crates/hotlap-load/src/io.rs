@@ -6,8 +6,8 @@
 //!
 //! There is one backend, which is mio's epoll or kqueue. A bare io_uring loop (multishot receive,
 //! buffer ring, fixed files, skipped completions) was compared with a bare epoll loop. With
-//! io_uring, the CPU time per request was equal at 10 and 1,000 connections, and 6% less at 100.
-//! With bodies of 64 KiB and 1 MiB, it was a third more. These figures do not justify a second
+//! io_uring, the CPU time per request was equal at 10 and 1,000 connections, and 6% lower at 100.
+//! With bodies of 64 KiB and 1 MiB, it was a third higher. These figures do not justify a second
 //! backend.
 
 use std::io;

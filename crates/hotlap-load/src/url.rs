@@ -139,8 +139,8 @@ impl Url {
     }
 
     /// Looks up the address. If the name has several addresses, chooses the first that accepts a
-    /// connection, or else the first. For example, `localhost` is `::1` and `127.0.0.1`, and many
-    /// servers listen on only one of them.
+    /// connection, or else the first. For example, `localhost` may be both `::1` and `127.0.0.1`,
+    /// and many servers listen on only one of them.
     ///
     /// # Errors
     /// The name has no address.

@@ -220,8 +220,8 @@ fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     shared.cloned().collect()
 }
 
-/// Encodes requests for the scheme `http` or `https`. Any number of the requests may follow one
-/// another on a connection, in any order.
+/// Encodes requests for the scheme `http` or `https`. A connection may carry any number of the
+/// requests, in any order.
 pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
     let lists: Vec<Vec<Field>> = requests.iter().map(|r| fields(r, scheme)).collect();
     let shared = shared(&lists);

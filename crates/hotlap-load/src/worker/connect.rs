@@ -1,4 +1,4 @@
-//! Opens and reopens connections, and decides what their failures mean.
+//! Opens and reopens connections, and counts their failures.
 
 use super::slot::State;
 use super::{Stage, Worker};
