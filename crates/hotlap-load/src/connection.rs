@@ -45,7 +45,7 @@ pub(crate) struct Completed {
     pub(crate) request: InFlight,
     pub(crate) status: u16,
     pub(crate) keep_alive: bool,
-    /// The number of bytes of the response, including interim responses but not TLS.
+    /// The number of bytes of the response, including interim responses. TLS is not counted.
     pub(crate) bytes: u64,
     /// How the response is wrong. `None` if it is correct. Boxed to keep a correct response small.
     pub(crate) wrong: Option<Box<Wrong>>,

@@ -1,4 +1,4 @@
-//! The outcome of a load: counts and histograms, which can be stored, and merged without loss.
+//! The outcome of a load: counts and histograms that can be stored and merged without loss.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -136,8 +136,8 @@ impl Session {
         can_begin.then(|| self.shared.begin(wait, late))
     }
 
-    /// Waits until the load has a start: once it is ready, or after [`Session::begin`] if it waits.
-    /// Returns when the window opens and closes, or `None` if the session ends first.
+    /// Waits until the load is ready or, for a waiting load, until [`Session::begin`]. Returns when
+    /// the window opens and closes, or `None` if the session ends first.
     pub fn wait_for_window(&self) -> Option<Window> {
         self.shared.wait_for_window()
     }
