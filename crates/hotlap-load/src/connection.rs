@@ -1,7 +1,7 @@
 //! The protocol on one connection, as a state machine without sockets or clock. Bytes go in, and
 //! responses come out.
 //!
-//! A connection knows its requests in flight, in order, whatever the protocol. A state machine for
+//! A connection knows its requests in flight, in order, in either protocol. A state machine for
 //! HTTP/1.1 or HTTP/2 decides which of the requests the incoming bytes answer.
 
 mod http1;

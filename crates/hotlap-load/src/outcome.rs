@@ -20,8 +20,7 @@ pub struct Outcome {
     /// The number of correct responses.
     pub responses: u64,
     /// The service time of each correct response, from the first byte sent to the last byte
-    /// received. With [`crate::plan::Reuse::Close`], the service time begins when connecting
-    /// begins.
+    /// received. If the request opens a connection, the service time begins when connecting begins.
     pub service_time: Histogram,
     /// The response time of each correct response, from the moment the request was due to the last
     /// byte received. Empty in a closed loop, which has no due times.
@@ -60,7 +59,7 @@ pub struct Outcome {
     pub first_wrong: Option<WrongResponse>,
     /// Counts of connections, over the whole load unless a field says otherwise.
     pub connections: ConnectionCounts,
-    /// Why a connection failed: the first failure before any load was sent.
+    /// Why a connection failed: the first failure before the load started.
     pub first_connect_error: Option<String>,
     /// The numbers of bytes received and sent.
     pub bytes: ByteCounts,
@@ -493,7 +492,8 @@ pub struct ConnectionCounts {
     /// The number of connections that the plan requests.
     pub requested: u64,
     /// The number of open connections before the first request. With
-    /// [`crate::plan::Reuse::KeepAlive`], the number when the window opened, if that is higher.
+    /// [`crate::plan::Reuse::KeepAlive`], the higher of this number and the number when the window
+    /// opened.
     pub established: u64,
     /// The number of connections opened again within the window, because a connection failed or the
     /// server closed it.

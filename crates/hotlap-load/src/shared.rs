@@ -205,7 +205,7 @@ impl Shared {
         window
     }
 
-    /// Reports that a connection failed before any load was sent.
+    /// Reports that a connection failed before the load started.
     pub(crate) fn connect_failed(&self, failure: Failure, why: &str) {
         self.lock().first_connect_error.get_or_insert_with(|| (failure, why.to_owned()));
     }
@@ -287,7 +287,7 @@ impl Shared {
         self.lock().is_ready && !self.is_stopped()
     }
 
-    /// Returns why a connection failed: the first failure before any load was sent.
+    /// Returns why a connection failed: the first failure before the load started.
     pub(crate) fn first_connect_error(&self) -> Option<(Failure, String)> {
         self.lock().first_connect_error.clone()
     }
@@ -516,7 +516,7 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
 }
 
 /// Pins the calling thread to its core. If that is not permitted, the thread runs on any core.
-/// Callers must check a pinning that they rely on.
+/// Callers that rely on the pinning must check it.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};

@@ -48,8 +48,8 @@ impl TlsConfig {
     /// TLS.
     ///
     /// # Errors
-    /// The server name or a cipher suite is not valid, there are no usable trusted certificates, or
-    /// the client's own certificate or key cannot be used.
+    /// The server name, a cipher suite, a certificate or a key cannot be used, or the system has no
+    /// trusted certificates.
     pub fn of(target: &Target) -> Result<Option<Self>, Error> {
         let Some(tls) = &target.tls else { return Ok(None) };
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {

@@ -155,8 +155,8 @@ impl Url {
     }
 }
 
-/// Returns whether a text without a scheme is a server's address, which means an `http://` URL.
-/// Examples are `localhost:8080/path`, `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone.
+/// Returns whether a text without a scheme is a server's address, which is read as an `http://`
+/// URL. Examples are `localhost:8080/path`, `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone.
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();

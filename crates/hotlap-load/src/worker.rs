@@ -6,10 +6,10 @@
 //! not sleep (`Polling`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
-//! the next begins. The bytes of the next request leave a fraction of a microsecond later. If it
-//! were read only once, the hundredth response of a wake-up would be recorded 0.6 ms early. The
-//! service time of the next request would be too long by the same amount. The second reading costs
-//! about 50 of 14,000 instructions.
+//! the next begins. The bytes of the next request leave a fraction of a microsecond later. If the
+//! worker read the clock only once, the hundredth response of a wake-up would be recorded 0.6 ms
+//! early. The service time of the next request would be too long by the same amount. The second
+//! reading costs about 50 of 14,000 instructions.
 
 mod connect;
 mod measurement;
@@ -178,7 +178,7 @@ impl Worker {
                 break;
             }
             for event in events.iter() {
-                // A due request waits while one socket is read, rather than all of them.
+                // Due requests are sent between sockets, rather than after all of them.
                 if self.requests.is_due(now) {
                     self.send_due();
                 }
@@ -214,8 +214,8 @@ impl Worker {
     }
 
     /// Returns when the next task is due, regardless of sockets. The worker wakes up when a request
-    /// becomes due, even if no connection is free, so that its own lateness is not blamed on the
-    /// server.
+    /// becomes due, even if no connection is free. Otherwise the server would be blamed for the
+    /// worker's own lateness.
     fn next_ns(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
@@ -369,8 +369,8 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// Handles the moment when all permitted requests have a response or have failed. This is the
-    /// end of the load, or the start of a pause.
+    /// Ends the load, or reports that it is paused. All permitted requests have a response or have
+    /// failed.
     #[cold]
     fn requests_done(&mut self) {
         if !self.shared.is_held() {

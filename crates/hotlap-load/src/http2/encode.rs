@@ -201,8 +201,8 @@ fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     fields
 }
 
-/// Returns the fields that all requests have, as far as they fit into a table of the initial size.
-/// The first block of a connection inserts the fields in this order. A name that occurs twice in a
+/// Returns the fields that all requests have and that fit into a table of the initial size. The
+/// first block of a connection inserts the fields in this order. A name that occurs twice in a
 /// request is left out, because the order of its values matters.
 fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     let Some(first) = lists.first() else { return Vec::new() };

@@ -29,7 +29,7 @@ pub(super) struct Measurement {
     /// The CPU time of the thread when the window opened.
     cpu_at_open_ns: u64,
     /// The number of connections that were open before the first request. If connections are kept,
-    /// the number when a window opened, if that is higher.
+    /// the higher of this number and the number when a window opened.
     established: u64,
     /// The number of requests with separate figures.
     requests: usize,

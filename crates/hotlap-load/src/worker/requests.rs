@@ -218,7 +218,7 @@ impl Worker {
         self.slots[number].conn.send(request);
     }
 
-    /// Sends the last `count` requests, whatever the protocol.
+    /// Sends the last `count` requests in either protocol.
     pub(super) fn send_last(&mut self, number: usize, count: usize, now: u64) {
         match self.is_multiplexed {
             false => self.send(number, count, now),
