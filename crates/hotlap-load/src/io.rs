@@ -193,8 +193,8 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Discards the available bytes, up to the size of the buffer. Where the system can, the bytes
-    /// are not copied (tcp(7), `MSG_TRUNC`).
+    /// Discards the available bytes, up to the size of the buffer. On Linux, the bytes are not
+    /// copied (tcp(7), `MSG_TRUNC`).
     pub(crate) fn discard(&self, buffer: &mut [u8]) -> Received {
         let can_truncate = cfg!(target_os = "linux");
         self.receive_with(buffer, if can_truncate { RecvFlags::TRUNC } else { RecvFlags::empty() })

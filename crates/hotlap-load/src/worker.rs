@@ -484,9 +484,9 @@ const ADAPT_NS: u64 = 1_000_000;
 /// server is.
 #[derive(Debug)]
 struct Polling {
-    /// Whether responses may wait for a poll. They may not in an open loop, where their times are
-    /// the result. They also may not if each request has its own connection, because each request
-    /// would wait twice.
+    /// Whether responses may wait for a poll. They must not wait in an open loop, where their times
+    /// are the result. They must not wait if each request has its own connection either, because
+    /// each request would wait twice.
     may_wait: bool,
     interval_ns: u64,
     last_ns: u64,

@@ -261,7 +261,7 @@ pub fn instructions(options: &Options) {
     let (connections, body) = (options.connections, options.body);
     let server = Server::start(body, options.streams);
     pin(1);
-    // Each shorter run comes before the longer run from which it is subtracted.
+    // Each shorter run is paired with the longer run from which it is subtracted.
     let of = |seconds| generators::all(Load { connections, seconds, body }, &server);
     let all: Vec<Generator> =
         of(short).into_iter().zip(of(long)).flat_map(<[_; 2]>::from).collect();

@@ -11,7 +11,7 @@
 //! - `httlib-hpack` 0.1.3 panics on an integer that is cut off (`ff`), and its Huffman decoder
 //!   accepts wrong padding (section 5.2).
 //!
-//! The decoder takes 12 KiB of memory per connection, which is allocated when needed and then
+//! The decoder takes up to 12 KiB of memory per connection, which is allocated when needed and then
 //! reused.
 
 mod huffman;
