@@ -1,7 +1,7 @@
 //! The protocol on one connection, as a state machine without sockets or clock. Bytes go in, and
 //! responses come out.
 //!
-//! A connection knows its requests in flight, in order, whatever the protocol. A state machine for
+//! A connection knows its requests in flight, in order, in either protocol. A state machine for
 //! HTTP/1.1 or HTTP/2 decides which of the requests the incoming bytes answer.
 
 mod http1;
@@ -45,7 +45,7 @@ pub(crate) struct Completed {
     pub(crate) request: InFlight,
     pub(crate) status: u16,
     pub(crate) keep_alive: bool,
-    /// The bytes of the response on the wire, including interim responses.
+    /// The number of bytes of the response, including interim responses. TLS is not counted.
     pub(crate) bytes: u64,
     /// How the response is wrong. `None` if it is correct. Boxed to keep a correct response small.
     pub(crate) wrong: Option<Box<Wrong>>,

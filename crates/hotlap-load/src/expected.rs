@@ -114,10 +114,10 @@ const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"co
 
 /// The last correct response to a request. Later responses are compared with it.
 ///
-/// Servers answer the same request with the same bytes, except for a date, an id or a clock. Once a
-/// response has been parsed and fully checked, an identical response is correct too. One comparison
-/// then replaces the parser, and nothing is left unchecked. If a response differs outside of the
-/// parts that are known to vary, the parser decides.
+/// Servers usually answer the same request with the same bytes, except for a date, an id or a
+/// clock. Once a response has been parsed and fully checked, an identical response is correct too.
+/// One comparison then replaces the parser, and nothing is left unchecked. If a response differs
+/// outside of the parts that are known to vary, the parser decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTemplate {
     /// The last correct response. Empty if none is known.

@@ -6,8 +6,8 @@
 //!
 //! There is one backend, which is mio's epoll or kqueue. A bare io_uring loop (multishot receive,
 //! buffer ring, fixed files, skipped completions) was compared with a bare epoll loop. With
-//! io_uring, the CPU time per request was equal at 10 and 1,000 connections, and 6% less at 100.
-//! With bodies of 64 KiB and 1 MiB, it was a third more. These figures do not justify a second
+//! io_uring, the CPU time per request was equal at 10 and 1,000 connections, and 6% lower at 100.
+//! With bodies of 64 KiB and 1 MiB, it was a third higher. These figures do not justify a second
 //! backend.
 
 use std::io;
@@ -193,8 +193,8 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Discards the available bytes, up to the size of the buffer. Where the system can, the bytes
-    /// are not copied (tcp(7), `MSG_TRUNC`).
+    /// Discards the available bytes, up to the size of the buffer. On Linux, the bytes are not
+    /// copied (tcp(7), `MSG_TRUNC`).
     pub(crate) fn discard(&self, buffer: &mut [u8]) -> Received {
         let can_truncate = cfg!(target_os = "linux");
         self.receive_with(buffer, if can_truncate { RecvFlags::TRUNC } else { RecvFlags::empty() })

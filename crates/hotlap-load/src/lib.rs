@@ -13,7 +13,7 @@
 //!    windows.
 //! 4. The [`Outcome`] has histograms, [`Failures`] by kind and [`Phase`],
 //!    [censored](hotlap_stats::Censored) latency, and the resource usage of the generator. Outcomes
-//!    merge without loss.
+//!    of several generators can be merged.
 //!
 //! Failures under load are counted in the outcome. An [`Error`] only says why a load could not run.
 //!
@@ -31,10 +31,10 @@
 //!
 //! # Inside
 //!
-//! Each worker thread owns some of the connections. When a request is due, the worker sends its
-//! bytes, reads the response, and compares the response with the expected one. Then the worker
-//! records the time in its own histogram and sends the next request at once. Workers share no data
-//! that is written for each request.
+//! Each worker thread owns some of the connections. When a request is due, the worker sends it,
+//! reads the response, and compares the response with the expected one. Then the worker records the
+//! time in its own histogram. In a closed loop, the next request is due at once. Workers share no
+//! data that is written for each request.
 //!
 //! ```text
 //! session       starts workers, waits for them, merges their outcomes

@@ -20,8 +20,7 @@ pub struct Outcome {
     /// The number of correct responses.
     pub responses: u64,
     /// The service time of each correct response, from the first byte sent to the last byte
-    /// received. With [`crate::plan::Reuse::Close`], the service time begins when connecting
-    /// begins.
+    /// received. If the request opens a connection, the service time begins when connecting begins.
     pub service_time: Histogram,
     /// The response time of each correct response, from the moment the request was due to the last
     /// byte received. Empty in a closed loop, which has no due times.
@@ -36,8 +35,8 @@ pub struct Outcome {
     /// because the server keeps connections busy. Waiting behind a stall of the generator is
     /// included. Empty in a closed loop.
     pub lag: Histogram,
-    /// The time to connect. If a load with one window keeps its connections, the histogram has all
-    /// of them. Otherwise it has only those opened within a window.
+    /// The time to connect. If a load with one window keeps its connections, the histogram covers
+    /// all of them. Otherwise it covers only connections opened within a window.
     pub connect_time: Histogram,
     /// The time of the TLS handshakes after connecting, of the same connections as in
     /// `connect_time`.
@@ -56,11 +55,11 @@ pub struct Outcome {
     pub tls: Option<Negotiated>,
     /// The number of responses by status code, correct or not.
     pub statuses: BTreeMap<u16, u64>,
-    /// The first wrong or malformed response.
+    /// The first wrong or malformed response, or the first HTTP/2 error from the server.
     pub first_wrong: Option<WrongResponse>,
     /// Counts of connections, over the whole load unless a field says otherwise.
     pub connections: ConnectionCounts,
-    /// Why a connection failed: the first failure before any load was sent.
+    /// Why a connection failed: the first failure before the load started.
     pub first_connect_error: Option<String>,
     /// The numbers of bytes received and sent.
     pub bytes: ByteCounts,
@@ -196,16 +195,16 @@ impl Outcome {
         self.responses as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
-    /// Compares the offered rate with the achieved rate, over one window. Returns `None` in a
-    /// closed loop.
+    /// Compares the offered rate with the achieved rate, over one window. Returns `None` if no
+    /// request was due, as in a closed loop.
     pub fn open_loop(&self) -> Option<OpenLoop> {
         OpenLoop::over([self])
     }
 }
 
 impl OpenLoop {
-    /// Compares the offered rate with the achieved rate, over successive windows. Returns `None`
-    /// without a window and in a closed loop.
+    /// Compares the offered rate with the achieved rate, over successive windows. Returns `None` if
+    /// no request was due, as in a closed loop.
     pub fn over<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> Option<Self> {
         let [mut window_ns, mut responses, mut due, mut queued, mut waiting, mut before] = [0; 6];
         let mut oldest_ns = 0;
@@ -244,7 +243,7 @@ pub enum Failure {
     ClosedEarly,
     /// There was no complete response within the timeout.
     Timeout,
-    /// The bytes are not an HTTP response, or there are more bytes than requested.
+    /// The bytes are not an HTTP response, or there are bytes that belong to no request.
     BadFraming,
     /// The response is well-formed and has the expected status, but an unexpected body or length.
     WrongBody,
@@ -258,8 +257,8 @@ pub enum Failure {
     Truncated,
     /// The server reset the stream of the request (HTTP/2). The connection continues.
     StreamReset,
-    /// No local port is free for another connection. Each closed connection occupies its port for a
-    /// minute (TIME_WAIT).
+    /// No local port is free for another connection. Each connection that the generator closes
+    /// first occupies its port for a minute (TIME_WAIT).
     NoPort,
     /// Any other error of the system, such as too many open files or no route.
     Other,
@@ -372,7 +371,7 @@ impl Failures {
 pub struct Totals {
     /// The number of correct responses.
     pub responses: u64,
-    /// The number of requests with at least one byte sent.
+    /// The number of requests sent, except those that the server refused to process.
     pub sent: u64,
 }
 
@@ -441,10 +440,10 @@ impl std::fmt::Display for Negotiated {
     }
 }
 
-/// A wrong or malformed response, kept as evidence.
+/// A wrong or malformed response, or an HTTP/2 error from the server, kept as evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongResponse {
-    /// What is wrong with the response, in words.
+    /// What is wrong, in words.
     pub why: String,
     /// The first bytes of the response, at most 512.
     pub first_bytes: Vec<u8>,
@@ -492,8 +491,9 @@ impl RequestOutcome {
 pub struct ConnectionCounts {
     /// The number of connections that the plan requests.
     pub requested: u64,
-    /// The number of open connections when the window opened. With [`crate::plan::Reuse::Close`],
-    /// this is the number before the first request.
+    /// The number of open connections before the first request. With
+    /// [`crate::plan::Reuse::KeepAlive`], the higher of this number and the number when the window
+    /// opened.
     pub established: u64,
     /// The number of connections opened again within the window, because a connection failed or the
     /// server closed it.
@@ -520,7 +520,7 @@ impl ConnectionCounts {
     }
 }
 
-/// The numbers of bytes on the wire. Each field says whether it includes the bytes that TLS adds.
+/// The numbers of bytes received and sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ByteCounts {
     /// All bytes from the server, without the bytes that TLS adds.
@@ -530,7 +530,7 @@ pub struct ByteCounts {
     /// The bytes of the largest correct response, head and body, without the bytes that TLS adds.
     #[serde(default)]
     pub largest: u64,
-    /// All bytes to the server, including the bytes that TLS adds.
+    /// All bytes to the server, including the bytes that TLS adds, but without handshakes.
     pub sent: u64,
 }
 

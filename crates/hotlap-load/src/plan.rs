@@ -59,14 +59,13 @@ pub struct Plan {
     /// The body of one response in this many is checked. The status and the length are checked for
     /// every response.
     pub check_one_in: u32,
-    /// The cores that the worker threads are pinned to, one after the other. If empty, threads are
-    /// not pinned.
+    /// The cores that the worker threads are pinned to, in turn. If empty, threads are not pinned.
     pub cpus: Vec<usize>,
     /// Whether the threads poll without sleeping while the load is under way, if each has a core of
     /// its own. Waking up takes tens of microseconds, which would count as latency of the server.
     /// The server would also pay for waking the generator. Nothing else should use the cores.
     pub busy_poll: bool,
-    /// The local addresses to connect from, one after the other. If empty, the system chooses.
+    /// The local addresses to connect from, in turn. If empty, the system chooses.
     pub sources: Vec<IpAddr>,
     /// The time at which to start, so that generators on several machines start together.
     pub start_at: Option<SystemTime>,
@@ -141,7 +140,7 @@ impl Shape {
     /// Checks whether a load of this protocol can have this shape.
     ///
     /// # Errors
-    /// A number is 0 or too large, or the properties exclude each other.
+    /// A number is 0 or too large, or the properties conflict.
     pub fn check(&self, protocol: Protocol) -> Result<(), PlanError> {
         let Self { connections, threads, pipeline, reuse } = *self;
         if connections == 0 {
@@ -257,7 +256,7 @@ const MAX_PIPELINE: usize = 1024;
 const MAX_WEIGHTS: u64 = 100_000;
 
 /// The maximum number of requests for which an outcome has separate figures. Each such request
-/// needs a histogram of 256 KiB in each thread.
+/// needs at least one histogram of 264 KiB in each thread.
 pub const MAX_BY_REQUEST: usize = 100;
 
 /// The default number of connections of a load, which is a convention.

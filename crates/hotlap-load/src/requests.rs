@@ -28,7 +28,7 @@ impl Turn {
     }
 
     /// Returns the number of the request in the worker's sequence. If the plan has an order,
-    /// returns the number of its values.
+    /// returns the number of the request's values.
     #[inline]
     fn number(self) -> u32 {
         (self.0 >> 32) as u32
@@ -38,12 +38,12 @@ impl Turn {
 /// How to find the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
-    /// There is only one request, which is always the same.
+    /// There is only one request, and it never varies.
     Fixed,
-    /// The next request has a position in the order.
+    /// The next request is identified by its position in the order.
     Positions,
-    /// The next request has a number that may exceed the positions, or an entry in the plan's
-    /// order.
+    /// The next request is identified by a number that may exceed the positions, or it is an entry
+    /// in the plan's order.
     Numbers,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct RequestMix {
 }
 
 impl RequestMix {
-    /// Creates the mix of one worker. Each worker starts at a different position in the order.
+    /// Creates the mix of one worker. The workers start at positions spread over the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = plan.worker(worker) * order.len() / plan.workers();

@@ -21,8 +21,8 @@ pub(crate) struct Schedule {
 #[derive(Debug, Clone)]
 enum Arrivals {
     /// Request k of worker w of n is request k·n + w overall. It is due (k·n + w + ½) / rate after
-    /// the start, so errors do not add up. The half ensures that exactly m requests are due in a
-    /// time of m / rate.
+    /// the start, so rounding errors do not add up. The half ensures that exactly m requests are
+    /// due in a time of m / rate.
     Constant { rate: f64, worker: u64, workers: u64 },
     /// Each of n workers runs a process with 1/n of the rate. Together they are a process with the
     /// whole rate (superposition of Poisson processes).
@@ -83,7 +83,7 @@ impl Schedule {
         self.taken - before
     }
 
-    /// Returns the due times of the next requests, up to `end_ns`, without taking the requests.
+    /// Returns the due times of the next requests before `end_ns`, without taking the requests.
     pub(crate) fn due_before(&self, end_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let mut ahead = self.clone();
         std::iter::from_fn(move || (ahead.next_ns < end_ns).then(|| ahead.take()))
@@ -100,8 +100,8 @@ impl Schedule {
             }
             Arrivals::Poisson { mean_ns, seed, at_ns } => {
                 // The number is uniform in (0, 1], so that its logarithm is finite. The gap is the
-                // inverse of the cumulative function of the exponential distribution (Knuth, TAOCP
-                // 2, section 3.4.1 D).
+                // value of the inverse exponential distribution function (Knuth, TAOCP 2, section
+                // 3.4.1 D).
                 let bits = number(*seed, self.taken) >> 11;
                 let uniform = (bits + 1) as f64 / (1u64 << 53) as f64;
                 *at_ns -= *mean_ns * uniform.ln();
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        // In an exponential distribution, the standard deviation equals the mean. A share of 1/e is
-        // longer than the mean. With 200,000 gaps, both are within 1%.
+        // In an exponential distribution, the standard deviation equals the mean. A share of 1/e of
+        // the gaps is longer than the mean. With 200,000 gaps, the random error is below 1%.
         let all = due_times(&Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;

@@ -1,4 +1,4 @@
-//! A load in progress, which can be started, observed and ended.
+//! Starts, observes and ends loads.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::worker::Worker;
 
 /// A load in progress. Dropping the session ends the load.
 ///
-/// There are two kinds of sessions. [`Session::start`] runs a plan with one measurement window, and
-/// [`Session::join`] returns the outcome. [`Session::start_waiting`] does the same at a time that
-/// is set once all connections are open. [`Session::start_held`] keeps the load running between any
-/// number of windows. [`Session::open_window`] opens a window, and [`Session::collect`] returns the
-/// outcome of the windows.
+/// There are three kinds of sessions. [`Session::start`] runs a plan with one measurement window,
+/// and [`Session::join`] returns the outcome. [`Session::start_waiting`] does the same, but begins
+/// at a time that is set once all connections are open. [`Session::start_held`] keeps the load
+/// running between any number of windows. [`Session::open_window`] opens a window, and
+/// [`Session::collect`] returns the outcome of the windows.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
@@ -82,8 +82,8 @@ impl Session {
     /// stop are ignored.
     ///
     /// # Errors
-    /// The errors of [`Session::start`]. An open loop is an error too, because its requests are due
-    /// at times of a clock that does not stop between windows.
+    /// The errors of [`Session::start`]. An open loop is an error too, because requests would also
+    /// become due between windows.
     pub fn start_held(plan: &Plan) -> Result<Self, Error> {
         if plan.pace != Pace::Closed {
             let why = "a load that is held between windows cannot keep a rate: use a closed loop";
@@ -136,8 +136,8 @@ impl Session {
         can_begin.then(|| self.shared.begin(wait, late))
     }
 
-    /// Waits until each connection is open or has failed once. Returns when the window opens and
-    /// closes, or `None` if the session ends first.
+    /// Waits until the load is ready or, for a waiting load, until [`Session::begin`]. Returns when
+    /// the window opens and closes, or `None` if the session ends first.
     pub fn wait_for_window(&self) -> Option<Window> {
         self.shared.wait_for_window()
     }

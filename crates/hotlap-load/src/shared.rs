@@ -1,5 +1,5 @@
 //! State that a session shares with its workers, and the system resources that they need. Except
-//! for the progress, the state is written a few times per load, never per request.
+//! for the progress, the state is written a few times per load or window, never per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::plan::{Plan, PlanError, Stop};
 pub(crate) struct Shared {
     /// The progress of each worker, which only that worker writes.
     pub(crate) progress: Vec<WorkerProgress>,
-    /// The start of the load. 0 until all workers are ready.
+    /// The start of the load. 0 until it is known.
     start_ns: AtomicU64,
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     paused_ns: AtomicU64,
     /// The number of workers that are still opening connections.
     connecting: AtomicUsize,
-    /// The number of connections that have been open at least once.
+    /// The number of connections that opened without failing first.
     reached: AtomicU64,
     wakers: Vec<Arc<Waker>>,
     warmup: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) panics: AtomicUsize,
 }
 
-/// When a load begins, and whether it continues.
+/// When a load begins, and whether it continues after a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The load has one window, and begins once all connections are open.
@@ -143,8 +143,8 @@ impl Shared {
         self.mode == Mode::Held
     }
 
-    /// Returns when the load starts, and when its window opens and closes. Returns `None` until all
-    /// workers are ready.
+    /// Returns when the load starts, and when its window opens and closes. Returns `None` until
+    /// these times are known.
     pub(crate) fn times(&self) -> Option<Times> {
         let start_ns = self.start_ns.load(Ordering::Acquire);
         let opens_ns = self.opens_ns.load(Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl Shared {
 
     // Methods that workers call to report.
 
-    /// Reports that each connection of a worker has opened or failed at least once, and that
-    /// `reached` connections have opened. The last worker to report sets the times.
+    /// Reports that each connection of a worker has opened or failed, and that `reached` of them
+    /// opened without failing first. The last report sets the times, unless the load waits.
     pub(crate) fn ready(&self, reached: u64) {
         let reached = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.connecting.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -205,12 +205,12 @@ impl Shared {
         window
     }
 
-    /// Reports that a connection failed before any load was sent.
+    /// Reports that a connection failed before the load started.
     pub(crate) fn connect_failed(&self, failure: Failure, why: &str) {
         self.lock().first_connect_error.get_or_insert_with(|| (failure, why.to_owned()));
     }
 
-    /// Reports that a worker has had no request in flight since the pause with this number.
+    /// Reports that a worker has no request in flight after the pause with this number.
     pub(crate) fn idle(&self, pause: u64) {
         let mut state = self.lock();
         let count = if state.idle.0 == pause { state.idle.1 } else { 0 };
@@ -219,7 +219,6 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Hands over a worker's outcome.
     pub(crate) fn hand_over(&self, outcome: Outcome) {
         self.lock().collected.push(outcome);
         self.changed.notify_all();
@@ -227,7 +226,6 @@ impl Shared {
 
     // Methods that the session calls.
 
-    /// Ends the load.
     pub(crate) fn end(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.set_window(None);
@@ -289,7 +287,7 @@ impl Shared {
         self.lock().is_ready && !self.is_stopped()
     }
 
-    /// Returns why a connection failed: the first failure before any load was sent.
+    /// Returns why a connection failed: the first failure before the load started.
     pub(crate) fn first_connect_error(&self) -> Option<(Failure, String)> {
         self.lock().first_connect_error.clone()
     }
@@ -325,8 +323,8 @@ impl Shared {
     }
 }
 
-/// The reason why a load cannot be run. Failures under load are not errors, and are counted in the
-/// [`Outcome`](crate::Outcome).
+/// The reason why a load cannot be run or has no result. Failures under load are not errors, and
+/// are counted in the [`Outcome`](crate::Outcome).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The plan is invalid.
@@ -421,12 +419,13 @@ impl Progress {
     }
 }
 
-/// The measurement window, which begins after the warm-up.
+/// The measurement window, which opens after the warm-up.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     /// When the window opens.
     pub opens: Instant,
-    /// When the window closes. `None` if the plan limits requests instead of time.
+    /// When the window closes. `None` if the plan limits requests, or a held load has no window
+    /// yet.
     pub closes: Option<Instant>,
 }
 
@@ -435,7 +434,7 @@ pub struct Window {
 pub(crate) struct Times {
     pub(crate) start_ns: u64,
     pub(crate) opens_ns: u64,
-    /// The end of the window. `u64::MAX` if the plan limits requests instead of time.
+    /// When the window closes. `u64::MAX` if that is not known in advance.
     pub(crate) closes_ns: u64,
 }
 
@@ -473,7 +472,7 @@ static RESERVED: AtomicU64 = AtomicU64::new(0);
 /// The number of other files that the process may have open.
 const OTHER_FILES: u64 = 128;
 
-/// The number of open files of one session, released on drop.
+/// The number of files that one session has reserved, released on drop.
 #[derive(Debug)]
 pub(crate) struct OpenFiles(u64);
 
@@ -517,7 +516,7 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
 }
 
 /// Pins the calling thread to its core. If that is not permitted, the thread runs on any core.
-/// Callers must check a pinning that they rely on.
+/// Callers that rely on the pinning must check it.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};

@@ -58,7 +58,7 @@ pub(crate) struct Tally {
     by_request: Vec<RequestTally>,
     has_by_request: bool,
     opens_ns: u64,
-    /// When counting was paused. 0 while the tally counts.
+    /// When the tally was paused. 0 while it is not paused.
     paused_ns: u64,
 }
 
@@ -113,12 +113,12 @@ impl Tally {
         }
     }
 
-    /// Creates a tally that counts nothing until it is resumed.
+    /// Creates a tally for which no time passes until it is resumed.
     pub(crate) fn paused(now_ns: u64, requests: usize) -> Self {
         Self { paused_ns: now_ns, ..Self::new(now_ns, requests) }
     }
 
-    /// Stops counting until the tally is resumed.
+    /// Stops the tally's time until the tally is resumed.
     pub(crate) fn pause(&mut self, now_ns: u64) {
         self.paused_ns = now_ns;
     }
@@ -235,7 +235,7 @@ impl Tally {
         }
     }
 
-    /// Keeps a wrong or malformed response if it is the first one. Returns whether it is.
+    /// Keeps the evidence of an error if it is the first error. Returns whether it is.
     pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) -> bool {
         let is_first = self.first_wrong.is_none();
         self.first_wrong.get_or_insert_with(|| WrongResponse {

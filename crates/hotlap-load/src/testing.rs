@@ -1,5 +1,5 @@
 //! Runs the protocol of one connection without a network, for tests and fuzzing. The engine's own
-//! state machine gets bytes as a worker would pass them.
+//! state machine receives the bytes, as from a worker.
 
 use crate::connection::{Connection, Http2, InFlight, Step, limits};
 use crate::outcome::{Failure, Phase};

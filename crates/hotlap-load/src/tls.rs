@@ -1,4 +1,4 @@
-//! TLS by rustls, without sockets. Bytes from the wire become plain bytes, and the reverse.
+//! TLS with rustls, without sockets. Bytes from the wire become plain bytes, and vice versa.
 
 mod self_signed;
 
@@ -24,8 +24,8 @@ use crate::shared::Error;
 /// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// The number of servers whose sessions are kept for resumption. A load has one server, and each of
-/// its sessions has several tickets.
+/// The number of sessions to keep for resumption. A load has one server, and rustls keeps at most 8
+/// tickets for each server.
 const SESSIONS: usize = 8;
 
 /// The cipher suites of TLS 1.3 and 1.2 with AES-128 in Galois/Counter Mode. Browsers offer them
@@ -48,8 +48,8 @@ impl TlsConfig {
     /// TLS.
     ///
     /// # Errors
-    /// The server name is not valid in a certificate, there are no trusted certificates, or the
-    /// client's own certificate does not fit its key.
+    /// The server name, a cipher suite, a certificate or a key cannot be used, or the system has no
+    /// trusted certificates.
     pub fn of(target: &Target) -> Result<Option<Self>, Error> {
         let Some(tls) = &target.tls else { return Ok(None) };
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
@@ -321,7 +321,7 @@ fn why(error: &rustls::Error) -> String {
     }
 }
 
-/// Returns the meaning of an alert of the server (RFC 8446 section 6.2).
+/// Returns the meaning of an alert from the server (RFC 8446 section 6.2).
 fn refusal(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::NoApplicationProtocol => {
@@ -389,7 +389,7 @@ fn certificate(wrong: &CertificateError) -> String {
 mod tests {
     use super::*;
 
-    /// The base64 text is `abc`.
+    /// The base64 text decodes to `abc`.
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
 
     #[test]

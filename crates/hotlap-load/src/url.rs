@@ -139,8 +139,8 @@ impl Url {
     }
 
     /// Looks up the address. If the name has several addresses, chooses the first that accepts a
-    /// connection, or else the first. For example, `localhost` is `::1` and `127.0.0.1`, and many
-    /// servers listen on only one of them.
+    /// connection, or else the first. For example, `localhost` may be both `::1` and `127.0.0.1`,
+    /// and many servers listen on only one of them.
     ///
     /// # Errors
     /// The name has no address.
@@ -155,8 +155,8 @@ impl Url {
     }
 }
 
-/// Returns whether a text without a scheme is a server's address, which means an `http://` URL.
-/// Examples are `localhost:8080/path`, `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone.
+/// Returns whether a text without a scheme is a server's address, which is read as an `http://`
+/// URL. Examples are `localhost:8080/path`, `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone.
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();

@@ -6,10 +6,10 @@
 //! not sleep (`Polling`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
-//! the next begins. The bytes of the next request leave a fraction of a microsecond later. With one
-//! reading per wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early. The
-//! service time of the next request would be too long by the same amount. The second reading costs
-//! about 50 of 14,000 instructions.
+//! the next begins. The bytes of the next request leave a fraction of a microsecond later. If the
+//! worker read the clock only once, the hundredth response of a wake-up would be recorded 0.6 ms
+//! early. The service time of the next request would be too long by the same amount. The second
+//! reading costs about 50 of 14,000 instructions.
 
 mod connect;
 mod measurement;
@@ -82,7 +82,7 @@ pub(crate) struct Worker {
 enum Stage {
     /// Connections are being opened. Nothing is sent.
     Connecting,
-    /// All connections are open or have failed once. Other workers are not ready yet.
+    /// All connections are open or have failed once. The load has not started yet.
     Ready,
     /// Requests are sent but do not count: before the window, and between the windows of a held
     /// load.
@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Runs the load until the window closes or the session is stopped. Returns the outcome.
+    /// Runs the load until it ends or the session stops it. Returns the outcome.
     pub(crate) fn run(mut self) -> Outcome {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
         let mut now = clock::now();
@@ -178,7 +178,7 @@ impl Worker {
                 break;
             }
             for event in events.iter() {
-                // A due request waits until one response has been read, rather than all of them.
+                // Due requests are sent between sockets, rather than after all of them.
                 if self.requests.is_due(now) {
                     self.send_due();
                 }
@@ -187,8 +187,8 @@ impl Worker {
             if !self.unread.is_empty() {
                 now = self.read_on(now, &mut buffer);
             }
-            // Everything that has arrived has been read by now. No request times out because the
-            // worker itself was late.
+            // The sockets are read first, so that no request times out only because the worker
+            // itself was late.
             if now >= self.scan_ns {
                 self.scan_ns = now + self.scan_every_ns;
                 self.find_timeouts(now);
@@ -207,15 +207,15 @@ impl Worker {
         self.finish()
     }
 
-    /// Returns whether the session has ended the load or given a command.
+    /// Returns whether the session has ended the load or given a new command.
     #[inline]
     fn has_commands(&self) -> bool {
         self.shared.is_stopped() || (self.shared.is_held() && self.shared.commands() != self.done)
     }
 
     /// Returns when the next task is due, regardless of sockets. The worker wakes up when a request
-    /// becomes due, even if no connection is free, because a late wake-up is the worker's own
-    /// delay.
+    /// becomes due, even if no connection is free. Otherwise the server would be blamed for the
+    /// worker's own lateness.
     fn next_ns(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
@@ -312,8 +312,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// Does everything that is due: edges of the window, connections to open, and commands of the
-    /// session. Timeouts are found in [`find_timeouts`](Self::find_timeouts).
+    /// Does what is due, apart from requests and regular checks for timeouts: edges of the window,
+    /// connections to reopen, and commands of the session.
     #[cold]
     fn keep_time(&mut self, now: u64) {
         if self.shared.is_stopped() {
@@ -348,8 +348,7 @@ impl Worker {
         self.retry_full_queues(now);
     }
 
-    /// Reports once that all slots have been open or have failed. The last worker that reports sets
-    /// the times.
+    /// Reports once that all slots have been open or have failed.
     fn report_ready(&mut self) {
         if self.stage == Stage::Connecting && self.slots.are_settled() {
             self.stage = Stage::Ready;
@@ -370,8 +369,8 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// Handles the moment when all permitted requests have a response or have failed. This is the
-    /// end of the load, or the start of a pause.
+    /// Ends the load, or reports that it is paused. All permitted requests have a response or have
+    /// failed.
     #[cold]
     fn requests_done(&mut self) {
         if !self.shared.is_held() {
@@ -445,7 +444,6 @@ impl Worker {
         self.scan_ns = u64::MAX;
     }
 
-    /// Ends the load.
     fn end(&mut self, now: u64) {
         if self.stage < Stage::Measured {
             // The load was stopped early, so nothing is counted.
@@ -458,7 +456,7 @@ impl Worker {
 
 /// The number of polls per mean service time. On average, a response waits for a sixteenth of its
 /// service time, which a saturated server does not notice. In a test, extra costs of 0.5 to 4 µs
-/// were found to within 6%, both with 8 and with 16 polls.
+/// were measured to within 6%, both with 8 and with 16 polls.
 const POLLS: u64 = 8;
 
 /// The longest interval between two polls. It limits how much polling adds to the response time of
@@ -481,13 +479,14 @@ const ADAPT_NS: u64 = 1_000_000;
 /// fast server would therefore get a bonus over a slow one (METHODOLOGY, *The generator is not in
 /// the figure*).
 ///
-/// For this reason, a worker with a core to itself never sleeps while a load is under way. It polls
-/// at intervals that are long enough to find several responses, however fast the server is.
+/// For this reason, a worker with a core to itself never sleeps while a load is under way. In a
+/// closed loop with many requests in flight, each poll finds several responses, however fast the
+/// server is.
 #[derive(Debug)]
 struct Polling {
-    /// Whether responses may wait for a poll. They may not in an open loop, where their times are
-    /// the result. They also may not if each request has its own connection, because each request
-    /// would wait twice.
+    /// Whether responses may wait for a poll. They must not wait in an open loop, where their times
+    /// are the result. They must not wait if each request has its own connection either, because
+    /// each request would wait twice.
     may_wait: bool,
     interval_ns: u64,
     last_ns: u64,

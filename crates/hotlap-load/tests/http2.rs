@@ -182,8 +182,8 @@ proptest! {
         agree(refills, &bytes, pieces(&bytes, &cuts));
     }
 
-    /// Once the dynamic table has changed, the same block stands for a different head (RFC 7541
-    /// section 2.3.3).
+    /// Once the dynamic table has changed, the same block means a different head (RFC 7541 section
+    /// 2.3.3).
     #[test]
     fn a_head_is_reused_only_while_the_table_is_the_same(
         choices in prop::collection::vec((0_u8..8, b'0'..=b'9'), 1..60),

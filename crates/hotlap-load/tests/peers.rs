@@ -254,7 +254,7 @@ fn gcannon_waits_twice_in_each_round() {
 
 #[test]
 fn vegeta_approximates_the_tail() {
-    // One latency in a thousand is a hundred times as long as the others, and no two are equal.
+    // One latency in a thousand is far longer than the others, and no two are equal.
     let ns = |i: u64| if i.is_multiple_of(1_000) { 100 * MS + 7_919 * i } else { MS + 13 * i };
     let mut all: Vec<u64> = (1..=200_000).map(ns).collect();
     let mut histogram = Histogram::new();

@@ -19,10 +19,10 @@
 //! connection.
 //!
 //! All generators load the same small server, which runs in this process and counts the requests.
-//! The server is pinned to the first core, and the generators to the second. The generators run in
-//! turn, and each figure is the median of the rounds, with the lowest and the highest value. CPU
-//! time is the kernel's figure for the whole process. Counts that are not available are shown as a
-//! dash.
+//! Except in the modes `threads` and `scale`, the server is pinned to the first core, and the
+//! generators to the second. The generators run in turn. A figure with a range is the median of the
+//! rounds, with the lowest and the highest value. CPU time is the kernel's figure for the whole
+//! process. Counts that are not available are shown as a dash.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -86,7 +86,7 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-/// Raises the limit of open files as far as possible, because the server needs one for each
+/// Raises the limit of open files as far as possible, because the server needs a file for each
 /// connection. Only root may exceed the hard limit.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);

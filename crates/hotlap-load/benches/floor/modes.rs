@@ -261,7 +261,7 @@ pub fn instructions(options: &Options) {
     let (connections, body) = (options.connections, options.body);
     let server = Server::start(body, options.streams);
     pin(1);
-    // Each shorter run is followed by the longer one from which it is subtracted.
+    // Each shorter run is paired with the longer run from which it is subtracted.
     let of = |seconds| generators::all(Load { connections, seconds, body }, &server);
     let all: Vec<Generator> =
         of(short).into_iter().zip(of(long)).flat_map(<[_; 2]>::from).collect();
@@ -311,8 +311,8 @@ pub fn instructions(options: &Options) {
     table::print(&head, &(0..all.len()).step_by(2).map(row).collect::<Vec<_>>());
 }
 
-/// Returns the CPU time of an instruction, measured with a loop of two instructions. The result
-/// includes the kernel's work during the loop.
+/// Returns the CPU time of an instruction in nanoseconds, measured with a loop of two instructions.
+/// The result includes the kernel's work during the loop.
 fn clock_ns() -> f64 {
     const TURNS: u64 = 100_000_000;
     let cpu_ns = || {

@@ -1,6 +1,6 @@
-//! A small server that runs in a few threads of this process. The threads are edge-triggered and
-//! send one response per read. In HTTP/2, the server supports only what load generators need. Each
-//! HEADERS frame is a request, and all requests get the same header block and body.
+//! A small server that runs in a few threads of this process. The threads use edge-triggered epoll
+//! and send one response per read. In HTTP/2, the server supports only what load generators need.
+//! Each HEADERS frame is a request, and all requests get the same header block and body.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 /// Responses below this size, in bytes, are sent in one write.
 const SMALL: usize = 16_000;
 
-/// The number of requests that one thread has served, on separate cache lines.
+/// The number of requests that one thread has served. No other count shares its cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count(AtomicU64);

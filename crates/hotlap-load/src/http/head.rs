@@ -1,4 +1,4 @@
-//! Parses the head of a response. The head says how its body is delimited and whether the
+//! Parses the head of a response. The head says how the body is delimited and whether the
 //! connection persists.
 
 use super::ResponseError;

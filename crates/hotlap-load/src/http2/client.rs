@@ -206,8 +206,8 @@ impl ClientConnection {
         self.streams.iter()
     }
 
-    /// Returns the number of bytes that are buffered now. Only parts of frames and of header blocks
-    /// are buffered, not the bodies of responses.
+    /// Returns the size of the buffers in bytes. Only parts of frames and of header blocks are
+    /// buffered, not the bodies of responses.
     pub fn buffered(&self) -> usize {
         self.header_length + self.payload.capacity() + self.block.capacity()
     }

@@ -201,8 +201,8 @@ fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     fields
 }
 
-/// Returns the fields that all requests have, as far as they fit into a table of the initial size.
-/// The first block of a connection inserts the fields in this order. A name that occurs twice in a
+/// Returns the fields that all requests have and that fit into a table of the initial size. The
+/// first block of a connection inserts the fields in this order. A name that occurs twice in a
 /// request is left out, because the order of its values matters.
 fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     let Some(first) = lists.first() else { return Vec::new() };
@@ -220,8 +220,8 @@ fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     shared.cloned().collect()
 }
 
-/// Encodes requests for the scheme `http` or `https`. Any number of the requests may follow one
-/// another on a connection, in any order.
+/// Encodes requests for the scheme `http` or `https`. A connection may carry any number of the
+/// requests, in any order.
 pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
     let lists: Vec<Vec<Field>> = requests.iter().map(|r| fields(r, scheme)).collect();
     let shared = shared(&lists);

@@ -11,7 +11,7 @@
 //! - `httlib-hpack` 0.1.3 panics on an integer that is cut off (`ff`), and its Huffman decoder
 //!   accepts wrong padding (section 5.2).
 //!
-//! The decoder takes 12 KiB of memory per connection, which is allocated when needed and then
+//! The decoder takes up to 12 KiB of memory per connection, which is allocated when needed and then
 //! reused.
 
 mod huffman;
@@ -234,8 +234,8 @@ pub(crate) const TABLE_SIZE: u32 = 4096;
 /// lists (RFC 9113 section 6.5.2).
 pub(crate) const FIELD_OVERHEAD: usize = 32;
 
-/// If the buffer is larger, the fields, which have up to 4 KiB, are moved to its front. Each byte
-/// is therefore moved at most about once.
+/// If the buffer is longer than this, the fields are moved to its front. They have up to 4 KiB, so
+/// each byte is moved at most about once.
 const COMPACT_FROM: usize = 8 * 1024;
 
 /// The place of a field: where its name and value begin in the buffer, and their lengths.
@@ -252,7 +252,7 @@ impl Place {
     }
 }
 
-/// The fields that the other side has inserted, the newest first.
+/// The fields that the server has inserted, the newest first.
 #[derive(Debug)]
 struct DynamicTable {
     fields: VecDeque<Place>,

@@ -226,8 +226,8 @@ impl ReceiveWindow {
         Self { left: size, size }
     }
 
-    /// Accounts for bytes that the server has sent. Returns whether the window allowed them. The
-    /// window always does if it is refilled in time and frames are smaller than half of it.
+    /// Accounts for bytes that the server has sent. Returns whether the window allowed them. It
+    /// always allows them if it is refilled in time and frames are smaller than half of it.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> bool {
         let rest = self.left.checked_sub(count);

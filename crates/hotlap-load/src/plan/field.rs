@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 /// A part of requests that varies, such as an id.
 ///
-/// In a request and in its expected body, `${name}` stands for the value of the field. All
+/// In a request and in its expected body, `${name}` is replaced by the value of the field. All
 /// placeholders for one field in a request have the same value. For the n-th request that uses a
 /// field, the value is a function of the seed and n. Every server of a run therefore gets the same
-/// sequence.
+/// sequence, except for UUIDs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     /// The name: letters, digits, `-` and `_`.
@@ -137,7 +137,7 @@ impl ValueSource {
         }
     }
 
-    /// Returns why no value can be made, if there is such a reason.
+    /// Returns what is wrong with the source, if anything.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Integer { min, max } if min > max => Some("its minimum is above its maximum"),
@@ -221,7 +221,7 @@ impl<T> From<Vec<T>> for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Returns the list for changes. If others share the list, it is copied first.
+    /// Returns the list so that it can be changed. If others share the list, it is copied first.
     pub(crate) fn make_mut(&mut self) -> &mut Vec<T> {
         Arc::make_mut(&mut self.0)
     }
@@ -301,7 +301,7 @@ impl DueTimes {
         self.count() as f64 / self.span().as_secs_f64().max(TICK_NS / 1e9)
     }
 
-    /// Returns why no load can follow these times, if there is such a reason.
+    /// Returns what is wrong with the times, if anything.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match () {
             () if self.ticks.is_empty() => Some("a recording without requests"),
@@ -337,7 +337,7 @@ pub(crate) fn number(key: u64, n: u64) -> u64 {
 }
 
 /// Maps 64 uniform bits to 0..`span`. Each value is equally likely to within `span` / 2⁶⁴ (Lemire:
-/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for 2⁶⁴.
+/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 means 2⁶⁴.
 #[inline]
 pub(crate) fn below(bits: u64, span: u64) -> u64 {
     match span {

@@ -195,7 +195,8 @@ impl Request {
         self.http1(false).constant()
     }
 
-    /// Returns the text that HTTP/1.1 sends, with `Connection: close` if `closes` is true.
+    /// Returns the text for HTTP/1.1. With `closes`, `Connection: close` is added unless the
+    /// request has its own `Connection` header.
     pub(crate) fn http1(&self, closes: bool) -> Text {
         let mut text = Text::default();
         text.push(format!("{} ", self.method).as_bytes());
@@ -305,7 +306,7 @@ pub fn first_difference(
 }
 
 impl Text {
-    /// Parses a text with placeholders (`${id}`) for fields. `$${` stands for a literal `${`.
+    /// Parses a text with placeholders (`${id}`) for fields. `$${` becomes a literal `${`.
     ///
     /// # Errors
     /// A placeholder does not name a field.
@@ -363,7 +364,6 @@ impl Text {
         }
     }
 
-    /// Appends bytes.
     fn push(&mut self, bytes: &[u8]) {
         match self.0.last_mut() {
             _ if bytes.is_empty() => {}
@@ -396,7 +396,7 @@ impl From<&str> for Text {
     }
 }
 
-/// The error of a placeholder that does not name a field.
+/// The error for a placeholder that does not name a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct UnknownField {
@@ -419,7 +419,7 @@ impl UnknownField {
     }
 }
 
-/// Returns whether a text has a placeholder of a field.
+/// Returns whether a text has a placeholder for a field.
 pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
     Text::parse(text, fields).is_ok_and(|text| text.varies())
 }

@@ -1,5 +1,5 @@
-//! The requests of a plan as a protocol sends them, and the responses that they expect. Requests
-//! are rendered when a worker starts.
+//! The requests of a plan as a protocol sends them, and the expected responses. A request that does
+//! not vary is rendered once, when a worker starts.
 
 use super::Turn;
 use super::values::{Rendered, Values};
@@ -21,7 +21,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// Prepares a request. If `closes` is set, the request announces that it closes the connection.
+    /// Prepares a request. With `closes`, the request announces that the connection will close.
     pub(super) fn new(request: &Request, closes: bool) -> Self {
         let mut expect = request.expect.clone();
         let body = match &expect.body {

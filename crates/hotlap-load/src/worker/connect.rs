@@ -1,4 +1,4 @@
-//! Opens and reopens connections, and decides what their failures mean.
+//! Opens and reopens connections, and counts their failures.
 
 use super::slot::State;
 use super::{Stage, Worker};
@@ -132,9 +132,9 @@ impl Worker {
         }
     }
 
-    /// Closes a connection without a failure, and puts its slot to use again. In HTTP/2, the next
-    /// connection opens even without a request to send. There is a pause first if the old
-    /// connection had no response, because the server may end each connection at once.
+    /// Closes a connection without a failure, and reuses its slot. In HTTP/2, the next connection
+    /// opens even without a request to send. There is a pause first if the old connection had no
+    /// response, because the server may end each connection at once.
     pub(super) fn close(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
         slot.end_tls();

@@ -28,8 +28,8 @@ pub(super) struct Measurement {
     cpu_ns: u64,
     /// The CPU time of the thread when the window opened.
     cpu_at_open_ns: u64,
-    /// The number of connections that were open when a window opened. If each request has its own
-    /// connection, this is the number before the first request.
+    /// The number of connections that were open before the first request. If connections are kept,
+    /// the higher of this number and the number when a window opened.
     established: u64,
     /// The number of requests with separate figures.
     requests: usize,
@@ -193,7 +193,7 @@ impl Measurement {
             self.tally.unfinished(request, now, requests.is_open_loop);
         }
         // If a connection is free, a queued request did not wait for the server. It waited for the
-        // worker, which woke up and found the window closed.
+        // worker, which woke up only after the window had closed.
         let has_free = slots.listed().any(|slot| slot.can_send(plan));
         for (due_ns, request) in requests.queued(now) {
             oldest_due_ns = oldest_due_ns.min(due_ns);

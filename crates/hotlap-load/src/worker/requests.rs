@@ -110,12 +110,12 @@ impl Requests {
 }
 
 /// A worker that sends a request with a longer delay has stalled. The requests behind the delayed
-/// request are then late because of the stall too. Sending other requests first takes less time.
+/// request are then late because of the stall too. Other requests cause shorter delays.
 const STALL_NS: u64 = 2_000_000;
 
 impl Worker {
     /// Sends what may be sent on a slot that is open, or opens the slot if a request needs it.
-    /// Inlined into the response path, because calls would cost a tenth of a request.
+    /// Inlined into the response path, because a call would add a tenth to the cost of a request.
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
         if self.is_multiplexed {
@@ -218,7 +218,7 @@ impl Worker {
         self.slots[number].conn.send(request);
     }
 
-    /// Sends the last `count` requests, whatever the protocol.
+    /// Sends the last `count` requests in either protocol.
     pub(super) fn send_last(&mut self, number: usize, count: usize, now: u64) {
         match self.is_multiplexed {
             false => self.send(number, count, now),
@@ -459,7 +459,7 @@ impl Worker {
                 Step::NeedMore => break,
                 Step::Completed(response) => {
                     if !rest.is_empty() && conn.in_flight() == 0 && !self.is_multiplexed {
-                        // There are more bytes than requested, so the response cannot be trusted.
+                        // The rest belongs to no request, so the response cannot be trusted.
                         conn.send(response.request);
                         let broken = Broken {
                             failure: Failure::BadFraming,
@@ -676,9 +676,9 @@ impl Worker {
         self.connect(number, now);
     }
 
-    /// Handles a request that was sent at `sent_ns` and has timed out. If the server has sent
-    /// nothing since then, the connection is given up. Otherwise only the timed-out requests are
-    /// given up.
+    /// Handles a request that was sent at `sent_ns` and has timed out. In HTTP/1.1, or if the
+    /// server has sent nothing since then, the connection is given up. Otherwise only the timed-out
+    /// requests are given up.
     #[cold]
     pub(super) fn time_out(&mut self, number: usize, sent_ns: u64, now: u64) {
         let slot = &self.slots[number];

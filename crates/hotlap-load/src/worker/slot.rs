@@ -42,8 +42,8 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     /// The number of failures in a row, without a response in between.
     pub(super) failed: u32,
-    /// When the first attempt to connect found the server's accept queue full. `None` once an
-    /// attempt has succeeded or failed.
+    /// When the first attempt to connect that found the server's accept queue full began. `None`
+    /// once an attempt has succeeded or failed.
     pub(super) queue_full_since_ns: Option<u64>,
     /// When a check for timeouts first found that the server allows no stream on the idle
     /// connection. `None` if the last check found otherwise.
@@ -266,7 +266,7 @@ pub(super) struct Slots {
     connecting: usize,
     /// The number of slots that are open.
     pub(super) open: u64,
-    /// The number of slots that have been open at least once.
+    /// The number of slots that opened without failing first.
     pub(super) reached: u64,
     /// The number of slots that have neither been open nor failed yet.
     unsettled: usize,

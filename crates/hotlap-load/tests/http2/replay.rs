@@ -237,7 +237,7 @@ impl Replay {
             _ => assert_eq!(count(kind::GOAWAY), 0),
         }
         // The preface takes at most 100 bytes. A request takes less than 64 bytes, and 13 more if
-        // it is reset. Each WINDOW_UPDATE, of 13 bytes, may let out a DATA frame with a header of 9
+        // it is reset. Each WINDOW_UPDATE, of 13 bytes, may release a DATA frame with a header of 9
         // bytes. Replies to the server's frames take at most 65,536 bytes more than the input. The
         // last GOAWAY takes 17 bytes.
         let body = BODY + 9 * (input / 13 + 100);

@@ -1,4 +1,4 @@
-//! Tests of loads on correct servers. The plan must be carried out and counted correctly.
+//! Tests of loads on correct servers. A load must follow its plan and count correctly.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
     let mut plan = server.plan(3, 50);
     plan.shape.reuse = Reuse::Close;
     assert_eq!(counted(&plan), (50, vec![]));
-    // Each of the three workers may open one connection more than it needs.
+    // Each of the three slots may open one connection more than it needs.
     let accepted = server.accepted();
     assert!((50..=53).contains(&accepted), "{accepted}");
 }

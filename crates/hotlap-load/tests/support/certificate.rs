@@ -42,8 +42,8 @@ impl Certificate {
         Arc::new(self.complete(config))
     }
 
-    /// Returns the configuration of a server that has this certificate and demands it of its
-    /// clients.
+    /// Returns the configuration of a server that has this certificate and requires its clients to
+    /// present it too.
     #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
     pub fn mutual(&self) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -11,14 +11,14 @@ use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_testbed::{HELLO, TestServer};
 
 /// Returns the counts of ten requests over one connection to a server that sends these bytes for
-/// each.
+/// each request.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::responding(bytes);
     counted(&server.plan(1, 10))
 }
 
-/// Returns the counts of ten requests to a server that sends these bytes for each, and then closes
-/// the connection.
+/// Returns the counts of ten requests to a server that sends these bytes for a request and then
+/// closes the connection.
 fn ten_times_and_close(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::closing(bytes);
     counted(&server.plan(1, 10))

@@ -438,7 +438,7 @@ fn bodies_are_sent_as_flow_control_allows() {
         let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         let Some(stream) = client.request() else { return };
         let mut received = 0;
-        // Until the body is complete, each DATA frame is returned to both windows.
+        // Until the body is complete, both windows are refilled after each DATA frame.
         while received < 200_000 {
             let Some((kind, _, payload)) = client.other() else { return };
             if kind == kind::DATA {

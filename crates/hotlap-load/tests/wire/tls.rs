@@ -1,5 +1,5 @@
 //! Tests of TLS: servers with a valid, an expired or an untrusted certificate, and servers that
-//! break off.
+//! break off the handshake or end the connection.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

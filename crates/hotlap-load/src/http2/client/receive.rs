@@ -117,8 +117,8 @@ impl ClientConnection {
     }
 
     /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, even if the stream
-    /// has ended (section 6.9). The window is given back when the frame begins, because its bytes
-    /// are not kept.
+    /// has ended (section 6.9). The windows are refilled when the frame begins, because bodies are
+    /// not buffered.
     #[inline]
     fn begin_data<'a>(
         &mut self,
