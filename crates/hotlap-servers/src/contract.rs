@@ -285,8 +285,8 @@ impl Contract {
         joined.expect("a contract")
     }
 
-    /// Whether requests of this contract do not use the database: the request with this index, or
-    /// every request. A custom contract may always use it.
+    /// Returns whether the request with this index (every request if `None`) leaves the database
+    /// idle. Returns false for a custom contract, which may use the database.
     pub fn leaves_database_idle(&self, request: Option<usize>) -> bool {
         let sent = |index: usize| request.is_none_or(|request| request == index);
         let mut of_sent = self.name_of_each().enumerate().filter(|(index, _)| sent(*index));

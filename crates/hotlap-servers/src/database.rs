@@ -325,15 +325,15 @@ impl Database {
         }
     }
 
-    /// The names and comments of the databases of all runs.
+    /// Returns the names and comments of the databases of all runs.
     fn databases_of_runs(&self) -> Result<Vec<(String, String)>, ServerFailure> {
         let all = self.sql(&cluster::databases_of_runs())?;
         let each = all.lines().filter_map(|line| line.split_once(' '));
         Ok(each.map(|(name, comment)| (name.to_owned(), comment.to_owned())).collect())
     }
 
-    /// Whether the statements of servers can be counted. Counting needs settings that hotlap does
-    /// not change in a PostgreSQL of the user.
+    /// Returns whether the statements of servers can be counted. Counting needs settings that
+    /// hotlap does not change in a PostgreSQL of the user.
     pub(crate) fn counts_statements(&self) -> bool {
         self.process.is_some()
     }

@@ -195,7 +195,7 @@ impl LogLines {
         own
     }
 
-    /// Removes a log in a build folder after its server has ended, since it may be large.
+    /// Removes the log if it is in a build folder, since it may be large.
     pub fn remove(&self) {
         if self.is_ours {
             let _ = std::fs::remove_file(&self.path);

@@ -100,7 +100,7 @@ impl Machine {
         host
     }
 
-    /// Reads the files under `/proc` and `/sys`. `root` is their parent folder.
+    /// Reads files such as `/proc/cpuinfo` and `/etc/os-release` under `root`.
     fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());

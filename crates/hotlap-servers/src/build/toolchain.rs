@@ -195,7 +195,8 @@ impl PackageManager {
         }
     }
 
-    /// Returns the command that installs packages. With `ask`, the command asks for confirmation.
+    /// Returns the command that installs packages. Without `ask`, apt-get does not ask for
+    /// confirmation.
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {
             Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),

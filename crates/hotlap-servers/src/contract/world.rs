@@ -161,7 +161,7 @@ pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
     }
 }
 
-/// Replaces the entities in an HTML text by the characters that they stand for (HTML, section
+/// Replaces the entities in an HTML text with the characters that they stand for (HTML, section
 /// 13.5).
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('&');

@@ -13,7 +13,7 @@ use super::random_text;
 /// The beginning of the names of hotlap's databases in a PostgreSQL that the user runs.
 const PREFIX: &str = "hotlap_";
 
-/// The name of the database that is copied for every server, after the prefix of a run.
+/// The name of the database that is copied for every server, without the prefix of a run.
 const ORIGINAL: &str = "original";
 
 /// The port on which PostgreSQL usually listens.
@@ -42,7 +42,7 @@ impl ClusterUrl {
         is_loopback.unwrap_or(self.host == "localhost")
     }
 
-    /// Returns the password as it is, and as it is in the URLs of servers.
+    /// Returns the password, plain and as it is escaped in the URLs of servers.
     pub fn password(&self) -> [String; 2] {
         [self.password.clone(), utf8_percent_encode(&self.password, NON_ALPHANUMERIC).to_string()]
     }
@@ -115,7 +115,7 @@ pub(super) struct Cluster {
     pub owner: String,
     /// The password of both roles.
     pub password: String,
-    /// The database in which `psql` creates other databases.
+    /// The database that `psql` connects to in order to create other databases.
     pub first: String,
     /// The database that is copied for every server.
     pub original: String,
@@ -205,7 +205,7 @@ fn is_name(name: &str) -> bool {
     })
 }
 
-/// Returns the statement that lists the databases of the role whose names begin like hotlap's, with
+/// Returns the statement that lists the role's databases whose names begin with [`PREFIX`], with
 /// their comments.
 pub(super) fn databases_of_runs() -> String {
     format!(
