@@ -1,5 +1,5 @@
-//! The command that starts a server, the log whose lines are its side effect, and failures of
-//! servers.
+//! The command that starts a server, the log in which a server's side effect is counted, and
+//! failures of servers.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};

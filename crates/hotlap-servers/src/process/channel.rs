@@ -185,7 +185,6 @@ impl Wire {
     }
 }
 
-/// Sends a message over a stream.
 pub(super) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

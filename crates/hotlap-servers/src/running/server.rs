@@ -105,7 +105,7 @@ pub struct Sample {
     pub at: Instant,
     /// The server's CPU time in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// The CPU time of the run's database in nanoseconds. `None` without a database.
+    /// The CPU time of the server's database in nanoseconds. `None` if no database is known.
     pub database_ns: Option<u64>,
     /// The longest time that a message from the server's host has been overdue since the previous
     /// sample. The usual network delay is not included. Zero on this machine.

@@ -41,10 +41,10 @@ pub const LIMIT: Duration = Duration::from_secs(2);
 /// request, or to respond twice.
 pub const PAUSE: Duration = Duration::from_millis(25);
 
-/// Which checks are required. The others become conformance checks.
+/// Which checks are required. The others are only reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirements {
-    /// All checks are required, as for a server of the catalogue.
+    /// All checks except those of HTTP conformance are required, as for a server of the catalogue.
     Catalogue {
         /// The kind of server. A framework must reject unknown paths.
         kind: ServerKind,
@@ -52,7 +52,7 @@ pub enum Requirements {
         /// announce it in each response.
         keep_alive: bool,
     },
-    /// Only silence before the first request and a framed response are required, as for a user's
+    /// Only silence before the first request and right responses are required, as for a user's
     /// command or URL.
     Custom,
 }
