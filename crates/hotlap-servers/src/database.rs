@@ -111,7 +111,7 @@ const SQL_LIMIT: Duration = Duration::from_secs(600);
 /// The interval between checks whether SQL has ended. Copying a database takes 0.1 s.
 const SQL_LOOK: Duration = Duration::from_millis(5);
 
-/// The time between SIGTERM and SIGKILL. All clients have disconnected before SIGTERM.
+/// The time between SIGTERM and SIGKILL. PostgreSQL waits for its clients to disconnect meanwhile.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings for the start of a database.

@@ -325,7 +325,7 @@ const PARTS: [(u32, u32, &str); 32] = [
     (0xc0, 0xac4, "Ampere-1a"),
 ];
 
-/// Returns the names of an ARM machine's kinds of cores, each once, in order of appearance.
+/// Returns the names of the kinds of cores in an ARM machine, each once, in order of appearance.
 fn arm_name(info: &str) -> Option<String> {
     let mut kinds: Vec<String> = Vec::new();
     for processor in info.split("\n\n") {

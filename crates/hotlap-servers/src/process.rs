@@ -2,8 +2,9 @@
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap just long enough
 //! to end the server. A [`Standby`] is a supervisor whose server has not started yet. When a
-//! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends by
-//! [`Process::stop`], by a drop, for example during a panic, or because hotlap was killed.
+//! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends when
+//! [`Process::stop`] is called, when it is dropped, for example during a panic, or when hotlap is
+//! killed.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -311,7 +312,7 @@ impl Drop for Process {
 /// limit is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a path by which this process, and each process that is started by this path, can execute
+/// Returns a path through which this process, and processes started through that path, can execute
 /// the running program again. On Linux, `/proc/self/exe` remains valid if the program's file is
 /// rebuilt or removed.
 ///
@@ -356,7 +357,7 @@ impl Supervisor {
         }
     }
 
-    /// Keeps these environment variables of hotlap from being inherited by the server.
+    /// Keeps the server from inheriting these environment variables from hotlap.
     pub fn without(mut self, variables: &[impl AsRef<OsStr>]) -> Self {
         self.without.extend(variables.iter().map(|variable| variable.as_ref().to_owned()));
         self

@@ -1,9 +1,9 @@
 //! Parsers for the formats of log lines, and of the times in them.
 //!
-//! - The Common and the Combined Log Format of Apache and nginx: `192.0.2.1 - ann
-//!   [24/Nov/2026:08:24:04 +0000] "GET /a HTTP/1.1" 200 512 "referer" "agent"`. Only the time, the
-//!   request and the status are read, so there may be other fields before the time and after the
-//!   status.
+//! - The Common and the Combined Log Format of Apache and nginx:
+//!   `192.0.2.1 - ann [24/Nov/2026:08:24:04 +0000] "GET /a HTTP/1.1" 200 512 "referer" "agent"`.
+//!   Only the time, the request and the status are read, so there may be other fields before the
+//!   time and after the status.
 //! - One JSON object per line. Caddy writes this format, and nginx can be configured to write it.
 
 use std::borrow::Cow;

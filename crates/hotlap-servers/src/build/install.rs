@@ -15,7 +15,7 @@ use super::toolchain::{MissingKind, MissingToolchain, PackageManager};
 use crate::catalogue::CatalogueServer;
 use crate::interrupt::LOOK;
 
-/// What some servers are missing.
+/// What this machine lacks to build some servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingPackages {
     /// The package manager. `None` if hotlap does not know the package manager of this machine.

@@ -75,7 +75,7 @@ impl Fields {
     }
 }
 
-/// The bodies that are right.
+/// Which bodies are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {

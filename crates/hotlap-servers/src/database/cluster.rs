@@ -36,7 +36,7 @@ pub struct ClusterUrl {
 const UNSAFE: [char; 9] = ['#', '"', '\'', '`', '<', '>', '\\', ' ', '|'];
 
 impl ClusterUrl {
-    /// Whether the host is this machine, as far as its name shows.
+    /// Returns whether the host is this machine, judging by the host's name.
     pub fn is_loopback(&self) -> bool {
         let is_loopback = self.host.parse().map(|address: IpAddr| address.is_loopback());
         is_loopback.unwrap_or(self.host == "localhost")
@@ -167,7 +167,7 @@ impl Cluster {
         format!("{}_{server}", self.prefix)
     }
 
-    /// Whether a database in a PostgreSQL of the user belongs to this run.
+    /// Returns whether a database in a PostgreSQL of the user belongs to this run.
     pub fn is_own(&self, name: &str) -> bool {
         is_name(name) && name.starts_with(&format!("{}_", self.prefix))
     }
@@ -193,8 +193,8 @@ impl Cluster {
     }
 }
 
-/// Whether hotlap gives such a name to a database in a PostgreSQL of the user. Such a name needs no
-/// quotes in SQL.
+/// Returns whether hotlap gives such a name to a database in a PostgreSQL of the user. Such a name
+/// needs no quotes in SQL.
 fn is_name(name: &str) -> bool {
     let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
     rest.is_some_and(|(run, server)| {
@@ -220,7 +220,7 @@ pub(super) fn comment(logs: &Path) -> String {
     format!("hotlap on {}: {}", node(), logs.display())
 }
 
-/// Whether a run that has ended left the database with this name and comment behind.
+/// Returns whether a run that has ended left the database with this name and comment behind.
 pub(super) fn is_left(name: &str, comment: &str) -> bool {
     let folder = comment.strip_prefix(&format!("hotlap on {}: ", node()));
     let folder = folder.map(Path::new).filter(|folder| folder.is_absolute());

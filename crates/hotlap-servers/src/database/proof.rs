@@ -29,7 +29,7 @@ const REQUESTS: u64 = 100;
 /// that are sent before them.
 const FIRST: u64 = REQUESTS;
 
-/// The time limit for one of these requests. How fast they are is measured later.
+/// The time limit for one of these requests. Their speed is measured later.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The maximum number of counts. A server that keeps its rows in memory is counted again while it
@@ -48,8 +48,8 @@ pub struct DatabaseWork {
     /// The number of statements per request.
     pub statements: f64,
     /// The voluntary context switches of the database's processes per request. Each wait for the
-    /// server is one. Statements that are sent together take one round trip. `None` if the system
-    /// does not count context switches.
+    /// server counts as one. Statements that are sent together take one round trip. `None` if the
+    /// system does not count context switches.
     pub round_trips: Option<f64>,
 }
 

@@ -31,8 +31,8 @@ use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
 
-/// How long to wait after SIGKILL before the tree is reported as surviving. A process may be in an
-/// uninterruptible wait, or belong to another user.
+/// How long to wait after SIGKILL before processes are reported as survivors. A process may be in
+/// an uninterruptible wait, or belong to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The interval between checks of the length of the server's log.
@@ -266,7 +266,7 @@ mod signals {
     use std::process::Command;
 
     /// Signals that a terminal, a shell or a service manager may send to a whole session, and
-    /// SIGPIPE from a broken log. hotlap decides what to do with the server.
+    /// SIGPIPE from a write after hotlap's death. hotlap decides what to do with the server.
     const IGNORED: [i32; 8] = [
         libc::SIGINT,
         libc::SIGTERM,

@@ -111,7 +111,7 @@ pub const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
-/// that ends with its input would keep running when it is started by hand.
+/// that exits at the end of its input would keep running when started by hand.
 pub const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 impl Starting<'_> {

@@ -286,8 +286,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Sends each request in two pieces, to find servers that take one read for one request. The
-    /// cuts are after a byte, between CR and LF, within a header, and before and within blank line
-    /// and body.
+    /// cuts are after a byte, between CR and LF, within a header, and before and within the blank
+    /// line and the body.
     fn split(&self) -> Outcome {
         for exchange in &self.verifier.contract.exchanges {
             let bytes = self.bytes(exchange);
