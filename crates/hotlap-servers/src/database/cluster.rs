@@ -167,7 +167,7 @@ impl Cluster {
         format!("{}_{server}", self.prefix)
     }
 
-    /// Returns whether a database in a PostgreSQL of the user belongs to this run.
+    /// Returns whether a database in the user's PostgreSQL belongs to this run.
     pub fn is_own(&self, name: &str) -> bool {
         is_name(name) && name.starts_with(&format!("{}_", self.prefix))
     }
@@ -193,7 +193,7 @@ impl Cluster {
     }
 }
 
-/// Returns whether hotlap gives such a name to a database in a PostgreSQL of the user. Such a name
+/// Returns whether hotlap gives such a name to a database in the user's PostgreSQL. Such a name
 /// needs no quotes in SQL.
 fn is_name(name: &str) -> bool {
     let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));

@@ -36,7 +36,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// executes statements, because each of its processes may read the rows once.
 const ROUNDS: u32 = 4;
 
-/// The minimum percentage of changed rows that must have a number from the responses.
+/// The minimum percentage of changed rows that must have a number from one of the requests.
 const KEPT: usize = 95;
 
 /// How long to wait for PostgreSQL to tell its processes about a new setting.

@@ -126,7 +126,8 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     };
     let threads: usize = own.iter().map(Vec::len).sum();
     if asked.is_some_and(|asked| asked > threads / 2) {
-        // The server's cores come from as few nodes as possible. A core without a node is left out.
+        // The cores are in order of node, so the server is on few nodes. A core without a node is
+        // left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
             "server and generator run on several of {} NUMA nodes, because one has only {threads} \
@@ -394,7 +395,7 @@ pub fn alone(asked: Option<usize>) -> CpuAllocation {
 }
 
 /// Returns how many hardware threads this process can keep busy within its CPU quota. This is the
-/// value of `CPUS` for a server that is not pinned.
+/// value of `CPUS` if no cores are allotted to servers.
 pub fn available() -> usize {
     let most = quota(Path::new("/")).map_or(usize::MAX, threads_within);
     allowed().map_or(1, |cpus| cpus.len()).min(most)

@@ -28,7 +28,7 @@ const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// The time within which a sample must be complete. A sample takes some 20 µs. If a sample takes
 /// longer than this limit, hotlap was stopped or had to wait for a core meanwhile. The sample is
-/// then repeated, because it would be wrong by the waiting time.
+/// then repeated, because it would be off by the waiting time.
 const TOGETHER: Duration = Duration::from_millis(1);
 
 /// The maximum number of attempts at one sample. Each sample of a large process tree may take

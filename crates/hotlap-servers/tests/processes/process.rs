@@ -23,8 +23,8 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
-/// The grace period if one process ignores SIGTERM, so the whole period passes. The period is long
-/// enough for the other processes to end on a busy machine.
+/// The grace period for a server whose daemon ignores SIGTERM, so that the whole period passes. The
+/// period is long enough for the other processes to end on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 
 fn ready(folder: &Path) {
