@@ -357,8 +357,8 @@ impl Contract {
     }
 
     /// Returns the requests to send under load, each with the verified response that later
-    /// responses are compared with. `responses` has one response for each exchange. A server's own
-    /// formatting of JSON is thus compared byte by byte.
+    /// responses are compared with. `responses` has one response for each exchange. Therefore, a
+    /// server's own formatting of JSON is compared byte by byte.
     pub fn requests(&self, host: &str, responses: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(responses);
         both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()

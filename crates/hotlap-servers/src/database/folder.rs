@@ -188,7 +188,7 @@ fn end(folder: &Path) {
 }
 
 /// Removes the 56 bytes of shared memory that a killed PostgreSQL leaves behind. The seventh line
-/// of `postmaster.pid` has their id.
+/// of `postmaster.pid` has the segment's id.
 fn remove_memory(folder: &Path) {
     let lines = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     let id = lines.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
