@@ -99,8 +99,8 @@ fn list(names: &[String]) -> String {
 /// The status of a response and the length of its body, or why there is no response.
 type Seen = Result<(u16, usize), String>;
 
-/// The results of all probes of one request. Bodies may be large, so only the learned body is kept
-/// as a whole.
+/// The results of all probes of one request. Only the learned body is kept whole, since bodies may
+/// be large.
 #[derive(Default)]
 struct Probes {
     /// The status and length of each response, or why there is none.

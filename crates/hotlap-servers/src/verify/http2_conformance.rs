@@ -349,7 +349,6 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Waits for the end of the request on this stream.
     fn end_of(&mut self, stream: u32) -> Result<End, String> {
         let (mut status, mut length) = (0, 0);
         loop {
