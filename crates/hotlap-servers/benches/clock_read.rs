@@ -7,7 +7,7 @@
 //! A child process spins in one thread per core. The child's clock is read every 12 ms. After each
 //! reading, the child is stopped at once, and its clock is read again. The second reading is exact.
 //! The difference between the readings is the lag of the first, plus the time that the stop took. A
-//! list of 64 cores stands for a larger machine. On a smaller one, each core is visited several
+//! list of 64 cores simulates a larger machine. On a smaller machine, each core is visited several
 //! times. The number of moves and wake-ups is the same, though fewer happen at once.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 

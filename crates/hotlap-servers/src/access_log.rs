@@ -1,9 +1,9 @@
 //! Replays access logs: reads the requests that a server really got, in order to send them again.
 //!
 //! A log becomes a few requests, one for each method and expected status, in which the path is a
-//! field. A list of entries says in which order the requests are sent, and with which path. Memory
-//! is proportional to the number of distinct paths, plus 8 bytes per line, and 4 more for the time
-//! of the line.
+//! field. A list of entries says in which order the requests are sent, and with which path. The
+//! result takes memory in proportion to the number of distinct paths, plus 8 bytes per line. The
+//! time of a line takes 4 more.
 //!
 //! Bodies are not compared. A log does not contain them, and learning them would take a few
 //! requests for each path.

@@ -14,7 +14,7 @@ pub use manifest::{
     Upstream, line_of, parse, read,
 };
 
-/// All servers under one root folder, sorted by id.
+/// All servers under one root folder, sorted by their folders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
     /// The servers. Each is followed by its variants.
@@ -69,7 +69,7 @@ impl Catalogue {
     /// underscore.
     ///
     /// # Errors
-    /// If `root` cannot be read.
+    /// If `root` or the folder of a language cannot be read.
     pub fn open(root: &Path) -> Result<Self, CatalogueError> {
         let no_root = |error: std::io::Error| CatalogueError::NoRoot {
             root: root.to_owned(),
@@ -128,9 +128,10 @@ impl Catalogue {
     }
 }
 
-/// Returns up to three of `ids` that are similar to `name`. Ids that contain the name come first.
-/// Other ids may have an edit distance of at most a third of the name's length, and at least 1.
-/// Insertions, deletions, replacements and swaps of neighbours count as one edit each.
+/// Returns up to three of `ids` that are similar to `name`. An id that contains the name ranks like
+/// an edit distance of 1. Other ids may have an edit distance of at most a third of the name's
+/// length, or 1 for a short name. Insertions, deletions, replacements and swaps of neighbours count
+/// as one edit each.
 pub fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let mut near: Vec<(usize, usize, &str)> = ids

@@ -285,8 +285,8 @@ impl Contract {
         joined.expect("a contract")
     }
 
-    /// Whether requests of this contract do not use the database: the request with this index, or
-    /// every request. A custom contract may always use it.
+    /// Returns whether the request with this index (every request if `None`) leaves the database
+    /// idle. Returns false for a custom contract, which may use the database.
     pub fn leaves_database_idle(&self, request: Option<usize>) -> bool {
         let sent = |index: usize| request.is_none_or(|request| request == index);
         let mut of_sent = self.name_of_each().enumerate().filter(|(index, _)| sent(*index));
@@ -357,8 +357,8 @@ impl Contract {
     }
 
     /// Returns the requests to send under load, each with the verified response that later
-    /// responses are compared with. `responses` has one response for each exchange. A server's own
-    /// formatting of JSON is thus compared byte by byte.
+    /// responses are compared with. `responses` has one response for each exchange. Therefore, a
+    /// server's own formatting of JSON is compared byte by byte.
     pub fn requests(&self, host: &str, responses: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(responses);
         both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()

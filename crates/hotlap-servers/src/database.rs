@@ -3,9 +3,9 @@
 //!
 //! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
 //! neither slow down nor warm up another server. hotlap uses only installed programs. The
-//! PostgreSQL that hotlap starts has its own folder, port and password. In a PostgreSQL of the
-//! user, hotlap creates its own databases, and drops them at the end of the run. hotlap touches no
-//! other database there.
+//! PostgreSQL that hotlap starts has its own folder, port and password. In the user's PostgreSQL,
+//! hotlap creates its own databases, and drops them at the end of the run. hotlap touches no other
+//! database there.
 //!
 //! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
 //! hotlap and the supervisor were both killed, [`remove_left`] ends PostgreSQL at the next start of
@@ -111,7 +111,7 @@ const SQL_LIMIT: Duration = Duration::from_secs(600);
 /// The interval between checks whether SQL has ended. Copying a database takes 0.1 s.
 const SQL_LOOK: Duration = Duration::from_millis(5);
 
-/// The time between SIGTERM and SIGKILL. All clients have disconnected before SIGTERM.
+/// The time between SIGTERM and SIGKILL. PostgreSQL waits for its clients to disconnect meanwhile.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings for the start of a database.
@@ -179,10 +179,10 @@ pub struct DatabaseFacts {
 }
 
 /// A running PostgreSQL. Dropping this value ends a PostgreSQL that hotlap started, and removes its
-/// folder. In a PostgreSQL of the user, it drops the databases of the run.
+/// folder. In the user's PostgreSQL, it drops the databases of the run.
 #[derive(Debug)]
 pub struct Database {
-    /// The process of a PostgreSQL that hotlap started. `None` for a PostgreSQL of the user.
+    /// The process of a PostgreSQL that hotlap started. `None` for the user's PostgreSQL.
     process: Option<Process>,
     setting: DatabaseSetting,
     cluster: Cluster,
@@ -190,7 +190,7 @@ pub struct Database {
     logs: PathBuf,
     /// Set when the user interrupts.
     stop: Arc<AtomicBool>,
-    /// Whether there may be databases of this run in a PostgreSQL of the user.
+    /// Whether there may be databases of this run in the user's PostgreSQL.
     has_databases: bool,
     /// Held while statements of a server are counted, because counting is switched on or off for
     /// all servers at once.
@@ -287,8 +287,8 @@ impl Database {
         Ok(variables)
     }
 
-    /// Creates a database. In a PostgreSQL of the user, the database gets a comment. A later run
-    /// uses this comment to recognize the databases of a killed run.
+    /// Creates a database. In the user's PostgreSQL, the database gets a comment. A later run uses
+    /// this comment to recognize the databases of a killed run.
     fn create_database(&self, name: &str, options: &str) -> Result<(), ServerFailure> {
         let owner = quoted(&self.cluster.owner);
         let mut sql = format!("CREATE DATABASE {name} OWNER {owner} {options};");
@@ -303,7 +303,7 @@ impl Database {
         self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).map(drop)
     }
 
-    /// Removes the databases that killed runs left in a PostgreSQL of the user. A database that is
+    /// Removes the databases that killed runs left in the user's PostgreSQL. A database that is
     /// still in use stays.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ impl Database {
         Ok(())
     }
 
-    /// Removes the databases of this run from a PostgreSQL of the user.
+    /// Removes the databases of this run from the user's PostgreSQL.
     fn drop_own(&self) {
         let all = self.databases_of_runs().unwrap_or_default();
         for (name, _) in all.iter().filter(|(name, _)| self.cluster.is_own(name)) {
@@ -325,22 +325,22 @@ impl Database {
         }
     }
 
-    /// The names and comments of the databases of all runs.
+    /// Returns the names and comments of the databases of all runs.
     fn databases_of_runs(&self) -> Result<Vec<(String, String)>, ServerFailure> {
         let all = self.sql(&cluster::databases_of_runs())?;
         let each = all.lines().filter_map(|line| line.split_once(' '));
         Ok(each.map(|(name, comment)| (name.to_owned(), comment.to_owned())).collect())
     }
 
-    /// Whether the statements of servers can be counted. Counting needs settings that hotlap does
-    /// not change in a PostgreSQL of the user.
+    /// Returns whether the statements of servers can be counted. Counting needs settings that
+    /// hotlap does not change in the user's PostgreSQL.
     pub(crate) fn counts_statements(&self) -> bool {
         self.process.is_some()
     }
 
     /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
     /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
-    /// background processes work for that server only. Returns `None` for a PostgreSQL of the user,
+    /// background processes work for that server only. Returns `None` for the user's PostgreSQL,
     /// whose processes hotlap finds through the server's connections.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// The size limit of a file, in MiB. A body of this size is copied into each request.
+/// The size limit of a file, in MiB. The whole file is read into memory.
 const LARGEST: u64 = 256;
 
 /// Reads a file of limited size. Without the limit, an endless file such as `/dev/zero` would fill

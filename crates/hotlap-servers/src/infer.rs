@@ -58,7 +58,7 @@ pub struct Inferred {
 /// `limit` is the time limit for one response. Once `stop` is set, nothing more is sent or awaited.
 ///
 /// # Errors
-/// If no probe of some request got an acceptable response, or `stop` was set.
+/// If a request never got an acceptable response, or `stop` was set.
 pub fn infer(
     target: &Target,
     host: &str,
@@ -99,7 +99,8 @@ fn list(names: &[String]) -> String {
 /// The status of a response and the length of its body, or why there is no response.
 type Seen = Result<(u16, usize), String>;
 
-/// The results of all probes of one request. Bodies may be large, so only the learned body is kept.
+/// The results of all probes of one request. Only the learned body is kept whole, since bodies may
+/// be large.
 #[derive(Default)]
 struct Probes {
     /// The status and length of each response, or why there is none.
@@ -170,7 +171,7 @@ struct Prober<'a> {
 
 impl<'a> Prober<'a> {
     /// Probes all requests and returns the results of each. In each round of probes, fields have
-    /// other values.
+    /// different values.
     fn probe(mut self, contract: &Contract) -> Vec<Probes> {
         let first = contract.with_values(0).exchanges;
         let mut probes: Vec<Probes> = first.iter().map(|_| Probes::default()).collect();
@@ -210,8 +211,9 @@ impl<'a> Prober<'a> {
         probes.add(exchange, answer);
     }
 
-    /// Sends a request, over the last connection if it is still open. If that fails, a safe request
-    /// is sent again, since a server may close an idle connection at any time.
+    /// Sends a request. A safe request is sent over the last connection if there is one. If that
+    /// fails, it is sent over a new connection, since a server may close an idle connection at any
+    /// time.
     fn answer(&mut self, exchange: &Exchange, probes: &Probes) -> Result<Response, String> {
         let ask =
             |wire: &mut Wire<'_>| wire.ask_into(probes.next_body(exchange), exchange, self.host);

@@ -1,5 +1,5 @@
-//! The command that starts a server, the log whose lines are its side effect, and failures of
-//! servers.
+//! The command that starts a server, the log in which a server's side effect is counted, and
+//! failures of servers.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -156,10 +156,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// end. If the log is rotated, counting continues with the new file. If the log is truncated,
 /// counting continues from the start of the file.
 ///
-/// A log in a build folder belongs to hotlap, and is removed before and after each start. Variants
-/// of one build run in one folder and write logs of the same name, as do a reference and its
-/// control. Because the older log is removed before a server starts, each server has a separate
-/// file. Therefore, its counter keeps that file open and does not look at the path again.
+/// A log in a build folder belongs to hotlap, which removes the log before each start and after the
+/// server has ended. Variants of one build run in one folder and write logs of the same name, as do
+/// a reference and its control. Because the older log is removed before a server starts, each
+/// server has a separate file. Therefore, its counter keeps that file open and does not look at the
+/// path again.
 #[derive(Debug)]
 pub struct LogLines {
     path: PathBuf,
@@ -195,7 +196,7 @@ impl LogLines {
         own
     }
 
-    /// Removes a log in a build folder after its server has ended, since it may be large.
+    /// Removes the log if it is in a build folder, since it may be large.
     pub fn remove(&self) {
         if self.is_ours {
             let _ = std::fs::remove_file(&self.path);

@@ -27,7 +27,7 @@
 //!    figures may be unreliable. A [`CpuAllocation`](machine::CpuAllocation) divides the cores
 //!    between the server and the load generator.
 //!
-//! A [`Checker`](check::Checker) runs all of these steps once, for `hotlap check`.
+//! A [`Checker`](check::Checker) builds, starts and verifies servers, for `hotlap check`.
 
 pub mod access_log;
 pub mod build;

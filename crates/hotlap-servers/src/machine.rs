@@ -100,7 +100,7 @@ impl Machine {
         host
     }
 
-    /// Reads the files under `/proc` and `/sys`. `root` is their parent folder.
+    /// Reads files such as `/proc/cpuinfo` and `/etc/os-release` under `root`.
     fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
@@ -325,7 +325,7 @@ const PARTS: [(u32, u32, &str); 32] = [
     (0xc0, 0xac4, "Ampere-1a"),
 ];
 
-/// Returns the names of an ARM machine's kinds of cores, each once, in order of appearance.
+/// Returns the names of the kinds of cores in an ARM machine, each once, in order of appearance.
 fn arm_name(info: &str) -> Option<String> {
     let mut kinds: Vec<String> = Vec::new();
     for processor in info.split("\n\n") {

@@ -2,8 +2,9 @@
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap just long enough
 //! to end the server. A [`Standby`] is a supervisor whose server has not started yet. When a
-//! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends by
-//! [`Process::stop`], by a drop, for example during a panic, or because hotlap was killed.
+//! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends when
+//! [`Process::stop`] is called, when it is dropped, for example during a panic, or when hotlap is
+//! killed.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -35,9 +36,9 @@ pub use supervisor::is_ignored;
 /// again. On Linux, a search takes microseconds. On other systems, each search runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
-/// The time between SIGTERM and SIGKILL for a server that is given up: a server that failed, or
-/// whose hotlap has died. A command such as `docker run` removes its container when it gets
-/// SIGTERM. After SIGKILL alone, the container would keep running.
+/// The time between SIGTERM and SIGKILL for a server that failed, or whose hotlap has died. A
+/// command such as `docker run` removes its container when it gets SIGTERM. After SIGKILL alone,
+/// the container would keep running.
 pub const SHORT_GRACE: Duration = Duration::from_secs(2);
 
 /// A running server. Dropping this value ends the server, with [`SHORT_GRACE`] between SIGTERM and
@@ -150,10 +151,10 @@ impl Process {
     }
 
     /// Freezes the server (SIGSTOP to its whole tree), so that it uses no CPU time while other
-    /// servers are measured. Returns once every process has been seen to stop.
+    /// servers are measured. On Linux, returns once every process has stopped or ended.
     ///
     /// # Errors
-    /// If a process cannot be stopped or does not stop in time. All processes are then resumed.
+    /// If the process table cannot be read, or a process does not stop. All processes are resumed.
     pub fn freeze(&mut self) -> Result<(), FreezeError> {
         let stopped = self.stop_all();
         self.frozen = stopped.is_ok();
@@ -311,7 +312,7 @@ impl Drop for Process {
 /// limit is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a path by which this process, and each process that is started by this path, can execute
+/// Returns a path through which this process, and processes started through that path, can execute
 /// the running program again. On Linux, `/proc/self/exe` remains valid if the program's file is
 /// rebuilt or removed.
 ///
@@ -356,7 +357,7 @@ impl Supervisor {
         }
     }
 
-    /// Removes these environment variables from the server's environment.
+    /// Keeps the server from inheriting these environment variables from hotlap.
     pub fn without(mut self, variables: &[impl AsRef<OsStr>]) -> Self {
         self.without.extend(variables.iter().map(|variable| variable.as_ref().to_owned()));
         self
@@ -462,8 +463,8 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // Once its end of the channel closes, a supervisor without a server exits by itself. A
-        // supervisor that was told to stop is already exiting.
+        // A supervisor without a server exits by itself once the channel is closed. A supervisor
+        // that was told to stop is already exiting.
         self.wire.close();
         for _ in 0..200 {
             if !matches!(self.supervisor.try_wait(), Ok(None)) {
@@ -487,8 +488,7 @@ pub enum FreezeError {
         /// The system's error.
         cause: io::Error,
     },
-    /// A process was sent SIGSTOP but did not stop in time, for instance in an uninterruptible
-    /// wait.
+    /// A process did not stop in time after SIGSTOP, for instance during an uninterruptible wait.
     #[error("{name} ({pid}) was still running {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
     StillRuns {
         /// The name of the process.

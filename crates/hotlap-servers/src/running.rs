@@ -1,7 +1,7 @@
 //! A running server, on this machine or on another host.
 //!
-//! [`LocalHost`] starts servers as processes of this machine. Servers on another host implement the
-//! same two traits, in `hotlap-agent`.
+//! [`LocalHost`] starts servers as processes of this machine. `hotlap-agent` implements the traits
+//! [`ServerHost`] and [`RunningServer`] for other hosts.
 
 mod host;
 mod local;

@@ -3,7 +3,7 @@
 //!
 //! A server that sends wrong responses, or sends responses before the request, is fast for the
 //! wrong reason. Therefore, verification sends each request of the contract and compares the
-//! response with the expected one. Some twenty checks cover clients that are slow, impatient,
+//! response with the expected one. Some 25 further checks cover clients that are slow, impatient,
 //! outdated or hostile. Checks in [`Findings::required`] must pass before a server is measured. The
 //! other checks are reported as conformance checks.
 //!

@@ -2,8 +2,8 @@
 //!
 //! - The Common and the Combined Log Format of Apache and nginx:
 //!   `192.0.2.1 - ann [24/Nov/2026:08:24:04 +0000] "GET /a HTTP/1.1" 200 512 "referer" "agent"`.
-//!   Only the time, the request and the status are read, so other fields may stand before the time
-//!   and after the status.
+//!   Only the time, the request and the status are read, so there may be other fields before the
+//!   time and after the status.
 //! - One JSON object per line. Caddy writes this format, and nginx can be configured to write it.
 
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ pub(super) fn parse_json(line: &[u8]) -> Result<Record<'_>, Cause> {
     line.record().map(Record::into_owned)
 }
 
-/// Replaces `\xHH` by `\u00HH` in a line. Returns `None` if there is no such escape.
+/// Replaces `\xHH` with `\u00HH` in a line. Returns `None` if there is no such escape.
 fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     let (mut fixed, mut rest, mut has_any) = (Vec::with_capacity(line.len()), line, false);
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {

@@ -471,7 +471,6 @@ fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Copies the sources to a folder.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for file in files(from)? {

@@ -15,7 +15,7 @@ use super::toolchain::{MissingKind, MissingToolchain, PackageManager};
 use crate::catalogue::CatalogueServer;
 use crate::interrupt::LOOK;
 
-/// What some servers are missing.
+/// What this machine lacks to build some servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingPackages {
     /// The package manager. `None` if hotlap does not know the package manager of this machine.
@@ -88,7 +88,7 @@ impl MissingPackages {
         if self.manager != Some(PackageManager::Apt) || !has_lists(Path::new(APT_LISTS)) {
             return None;
         }
-        // Each pass finds at least one unknown package, so the loop ends.
+        // Each pass either returns or removes at least one unknown package, so the loop ends.
         while !self.packages.is_empty() {
             // A dry run: the confirmation is declined. A dry run takes no lock, so any user may run
             // it.

@@ -27,7 +27,7 @@ pub struct MissingToolchain {
     pub remedy: String,
 }
 
-/// How a toolchain is missing.
+/// In which way a toolchain is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MissingKind {
     /// The program is not installed.
@@ -195,7 +195,7 @@ impl PackageManager {
         }
     }
 
-    /// Returns the command that installs packages. With `ask`, the command asks for confirmation.
+    /// Returns the command that installs packages. Only apt-get asks for confirmation, with `ask`.
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {
             Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),

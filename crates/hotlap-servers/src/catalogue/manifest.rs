@@ -339,7 +339,7 @@ fn resolve(
     })
 }
 
-/// The packages of a server, and PostgreSQL if one of these contracts needs a database.
+/// Returns the packages of a server, and PostgreSQL if one of these contracts needs a database.
 fn with_database(packages: &Install, contracts: &Spanned<Vec<contract::Name>>) -> Install {
     let mut packages = packages.clone();
     if contracts.get_ref().iter().any(|contract| contract.needs_database()) {

@@ -12,9 +12,10 @@ use hotlap_load::plan::{Shared, first_difference};
 /// kept as a whole.
 const KEPT: usize = 64 << 10;
 
-/// The maximum number of ranges that may vary. Further ranges join all of them into one, from the
-/// first to the last. The limit is high enough for a list of thousands of records, each with an id.
-/// The ranges of a body that differs almost everywhere would take more memory than the body itself.
+/// The maximum number of ranges that may vary. Beyond it, all ranges so far are joined into one,
+/// from the first to the last. The limit is high enough for a list of thousands of records, each
+/// with an id. The ranges of a body that differs almost everywhere would take more memory than the
+/// body itself.
 const MOST_RANGES: usize = 10_000;
 
 /// The response of a server under verification.
@@ -67,7 +68,7 @@ impl Body {
         &self.start
     }
 
-    /// Takes all bytes that are kept. Only the beginning stays in the body.
+    /// Returns all bytes that are kept, and leaves only the beginning in the body.
     pub fn take(&mut self) -> Vec<u8> {
         self.is_whole = false;
         let start = self.start[..self.start.len().min(KEPT)].to_vec();
@@ -137,7 +138,7 @@ fn add_words(words: &mut Vec<Range<usize>>, expected: &[u8], piece: &[u8], at: u
     }
 }
 
-/// Adds a range. If it overlaps or touches the last ranges, they are joined.
+/// Adds a range, and joins it with the last ranges if they overlap or touch.
 fn push_range(ranges: &mut Vec<Range<usize>>, mut range: Range<usize>) {
     while let Some(last) = ranges.pop_if(|last| range.start <= last.end) {
         range = last.start.min(range.start)..last.end.max(range.end);

@@ -75,7 +75,7 @@ impl Fields {
     }
 }
 
-/// The bodies that are right.
+/// Which bodies are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -107,7 +107,7 @@ pub enum Content {
 /// The text before the time in a response of the contract `clock`.
 const CLOCK_PREFIX: &[u8] = b"Hello World ";
 
-/// The bytes of the field MTIME, a time, in the header of a gzip member (RFC 1952 section 2.3.1).
+/// The bytes of the time, MTIME, in the header of a gzip member (RFC 1952 section 2.3.1).
 const GZIP_TIME: Range<usize> = 4..8;
 
 const CHECKED: &str = "placeholders are checked where requests are read";

@@ -18,7 +18,7 @@ const SIZES: [(&str, usize, u32); 3] =
 const STAMPS: RangeInclusive<u64> = 1_000..=1_999;
 
 /// The line that is repeated before the stamp. The length of the line is odd, so a server that
-/// reads a block twice gets another checksum.
+/// reads a block twice gets a different checksum.
 const LINE: &[u8] = b"Each line of this body is the same, and only its end is not.\n";
 
 fn before_stamp(length: usize) -> Vec<u8> {

@@ -11,8 +11,8 @@ use hotlap_load::plan::{Field, ValueSource};
 
 use super::exchange::{Content, Exchange, Fields};
 
-/// The number of rows in the table `world` that are only read. The table has as many rows that are
-/// changed.
+/// The number of rows in the table `world` that are only read. The table has the same number of
+/// rows that are changed.
 const ROWS: u64 = 10_000;
 
 /// The number of rows that `queries` reads and `updates` changes.
@@ -30,7 +30,7 @@ fn number(id: u64) -> u64 {
 /// Returns the fields of all requests. `id` and `number` are a row and its number. `id1` and
 /// `number1` to `id20` and `number20` are twenty more rows with their numbers. Each of the twenty
 /// rows comes from a separate part of the table, so their ids ascend and never repeat. `changed1`
-/// to `changed20` are rows beyond those that are only read, and `new1` to `new20` are their new
+/// to `changed20` are rows in the other half of the table, and `new1` to `new20` are their new
 /// numbers.
 pub(super) fn fields() -> Fields {
     let mut list = Vec::new();
@@ -161,7 +161,7 @@ pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
     }
 }
 
-/// Replaces the entities in an HTML text by the characters that they stand for (HTML, section
+/// Replaces the entities in an HTML text with the characters that they stand for (HTML, section
 /// 13.5).
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('&');

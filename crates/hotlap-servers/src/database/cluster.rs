@@ -13,7 +13,7 @@ use super::random_text;
 /// The beginning of the names of hotlap's databases in a PostgreSQL that the user runs.
 const PREFIX: &str = "hotlap_";
 
-/// The name of the database that is copied for every server, after the prefix of a run.
+/// The name of the database that is copied for every server, without the prefix of a run.
 const ORIGINAL: &str = "original";
 
 /// The port on which PostgreSQL usually listens.
@@ -36,13 +36,13 @@ pub struct ClusterUrl {
 const UNSAFE: [char; 9] = ['#', '"', '\'', '`', '<', '>', '\\', ' ', '|'];
 
 impl ClusterUrl {
-    /// Whether the host is this machine, as far as its name shows.
+    /// Returns whether the host is this machine, judging by the host's name.
     pub fn is_loopback(&self) -> bool {
         let is_loopback = self.host.parse().map(|address: IpAddr| address.is_loopback());
         is_loopback.unwrap_or(self.host == "localhost")
     }
 
-    /// Returns the password as it is, and as it is in the URLs of servers.
+    /// Returns the password, plain and as it is escaped in the URLs of servers.
     pub fn password(&self) -> [String; 2] {
         [self.password.clone(), utf8_percent_encode(&self.password, NON_ALPHANUMERIC).to_string()]
     }
@@ -115,7 +115,7 @@ pub(super) struct Cluster {
     pub owner: String,
     /// The password of both roles.
     pub password: String,
-    /// The database in which `psql` creates other databases.
+    /// The database that `psql` connects to in order to create other databases.
     pub first: String,
     /// The database that is copied for every server.
     pub original: String,
@@ -167,7 +167,7 @@ impl Cluster {
         format!("{}_{server}", self.prefix)
     }
 
-    /// Whether a database in a PostgreSQL of the user belongs to this run.
+    /// Returns whether a database in the user's PostgreSQL belongs to this run.
     pub fn is_own(&self, name: &str) -> bool {
         is_name(name) && name.starts_with(&format!("{}_", self.prefix))
     }
@@ -193,8 +193,8 @@ impl Cluster {
     }
 }
 
-/// Whether hotlap gives such a name to a database in a PostgreSQL of the user. Such a name needs no
-/// quotes in SQL.
+/// Returns whether hotlap gives such a name to a database in the user's PostgreSQL. Such a name
+/// needs no quotes in SQL.
 fn is_name(name: &str) -> bool {
     let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
     rest.is_some_and(|(run, server)| {
@@ -205,7 +205,7 @@ fn is_name(name: &str) -> bool {
     })
 }
 
-/// Returns the statement that lists the databases of the role whose names begin like hotlap's, with
+/// Returns the statement that lists the role's databases whose names begin with [`PREFIX`], with
 /// their comments.
 pub(super) fn databases_of_runs() -> String {
     format!(
@@ -220,7 +220,7 @@ pub(super) fn comment(logs: &Path) -> String {
     format!("hotlap on {}: {}", node(), logs.display())
 }
 
-/// Whether a run that has ended left the database with this name and comment behind.
+/// Returns whether a run that has ended left the database with this name and comment behind.
 pub(super) fn is_left(name: &str, comment: &str) -> bool {
     let folder = comment.strip_prefix(&format!("hotlap on {}: ", node()));
     let folder = folder.map(Path::new).filter(|folder| folder.is_absolute());

@@ -2,8 +2,8 @@
 //!
 //! The folder is in the system's folder for temporary files, for two reasons. The path of a socket
 //! is limited to about 100 bytes, and another user must reach the folder if hotlap is root. A note
-//! in the folder of the run has the path. If this hotlap is killed, the next one uses the note to
-//! remove the folder.
+//! in the folder of the run records the path. If this hotlap is killed, the next one uses the note
+//! to remove the folder.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -188,7 +188,7 @@ fn end(folder: &Path) {
 }
 
 /// Removes the 56 bytes of shared memory that a killed PostgreSQL leaves behind. The seventh line
-/// of `postmaster.pid` names them.
+/// of `postmaster.pid` has the segment's id.
 fn remove_memory(folder: &Path) {
     let lines = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     let id = lines.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));

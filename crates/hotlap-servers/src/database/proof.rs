@@ -1,7 +1,7 @@
-//! Proves that a server queries its database as its contracts demand. The statements of some
+//! Proves that a server queries its database as its contract demands. The statements of some
 //! requests are counted, and the rows that the requests changed are read back. The requests arrive
 //! on as many connections as the server may open to its database. A server that fulfils its
-//! contracts for one client may still mix up or lose the work of several clients.
+//! contract for one client may still mix up or lose the work of several clients.
 //!
 //! Responses cannot show what a server asks its database. A server may respond from a cache, or
 //! read 20 rows with one statement. TechEmpower's benchmarks counted statements for the same
@@ -29,17 +29,17 @@ const REQUESTS: u64 = 100;
 /// that are sent before them.
 const FIRST: u64 = REQUESTS;
 
-/// The time limit for one of these requests. How fast they are is measured later.
+/// The time limit for one of these requests. Their speed is measured later.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How often the requests are sent at most, until a server with its rows in memory executes no
-/// statement. Each of the server's processes may read the rows once.
+/// The maximum number of counts. A server that keeps its rows in memory is counted again while it
+/// executes statements, because each of its processes may read the rows once.
 const ROUNDS: u32 = 4;
 
-/// The minimum percentage of changed rows that must have a number from the responses.
+/// The minimum percentage of changed rows that must have a number from one of the requests.
 const KEPT: usize = 95;
 
-/// How long PostgreSQL may take to tell its processes about a new setting.
+/// How long to wait for PostgreSQL to tell its processes about a new setting.
 const TOLD: Duration = Duration::from_millis(200);
 
 /// What a request makes a database do.
@@ -48,8 +48,8 @@ pub struct DatabaseWork {
     /// The number of statements per request.
     pub statements: f64,
     /// The voluntary context switches of the database's processes per request. Each wait for the
-    /// server is one. Statements that are sent together take one round trip. `None` if the system
-    /// does not count context switches.
+    /// server counts as one. Statements that are sent together take one round trip. `None` if the
+    /// system does not count context switches.
     pub round_trips: Option<f64>,
 }
 
@@ -88,8 +88,8 @@ fn check(name: &str, expected: String, outcome: Result<(), String>) -> Check {
     Check { name, expected, pass, got: outcome.err().unwrap_or_default() }
 }
 
-/// Sets which statements are counted, `top` or `none`. Waits until all processes of PostgreSQL know
-/// the setting.
+/// Sets which statements are counted, `top` or `none`. Then gives PostgreSQL's processes time to
+/// learn the setting.
 fn track(database: &Database, what: &str) -> Result<(), String> {
     let set = format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'");
     for statement in [&set, "SELECT pg_reload_conf()"] {

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn several_first_runs_at_the_same_time_use_one_certificate() {
-        // Two runs never have the same process id, so this call stands for a slower run.
+        // Two runs never have the same process id, so this call stands in for a slower run.
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("tls");
         let first = Certificate::kept_in(&folder).unwrap();

@@ -2,10 +2,10 @@
 //! their division.
 //!
 //! Hardware threads of one physical core stay together. Performance cores come before efficiency
-//! cores. On a machine with several NUMA nodes, only one node is used, because a server and a
-//! generator on different nodes would measure the interconnect. A control group's CPU quota limits
-//! how many cores can be busy at all. Beyond the quota, processes are throttled for the rest of
-//! each period, which would be measured as the server's latency.
+//! cores. On a machine with several NUMA nodes, only one is used unless the server needs more
+//! cores. A server and a generator on different nodes would measure the interconnect. A control
+//! group's CPU quota limits how many cores can be busy at all. Beyond the quota, processes are
+//! throttled for the rest of each period, which would be measured as the server's latency.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     });
 }
 
-/// Keeps the cores of the largest NUMA node, if the server's share is at most half of these cores.
+/// Keeps the cores of the largest NUMA node, unless the server needs more than half of its threads.
 fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> Vec<String> {
     let base = root.join("sys/devices/system/node");
     let online = fs::read_to_string(base.join("online")).ok().and_then(|list| parse(&list));
@@ -126,7 +126,8 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     };
     let threads: usize = own.iter().map(Vec::len).sum();
     if asked.is_some_and(|asked| asked > threads / 2) {
-        // The server's cores come from as few nodes as possible. A core without a node is left out.
+        // The cores are in order of node, so the server is on few nodes. A core without a node is
+        // left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
             "server and generator run on several of {} NUMA nodes, because one has only {threads} \
@@ -168,7 +169,7 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");
     let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
-        // In a container, the path may be the host's path, and only its root is visible.
+        // In a container, this may be the host's path, of which only the root is visible.
         let groups = Path::new(own).ancestors().map(|group| base.join(group));
         groups.filter_map(|group| read(&group)).min_by(f64::total_cmp)
     };
@@ -226,10 +227,10 @@ impl CpuAllocation {
         (by_number(&self.server), by_number(&self.generator))
     }
 
-    /// Returns the cores for a database. A generator with two physical cores or more gives up one.
-    /// Otherwise, a server with two physical cores or more gives up one, if `may_take_servers` is
-    /// set. In all other cases, the database runs on the server's cores. The result is empty if
-    /// nothing is pinned.
+    /// Returns the cores for a database. A generator with two physical cores or more gives up one,
+    /// unless it shares cores with the server. Otherwise, a server with two physical cores or more
+    /// gives up one, if `may_take_servers` is set. In all other cases, the database runs on the
+    /// server's cores. The result is empty if nothing is pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
         self.take_in(Path::new("/"), may_take_servers)
     }
@@ -394,7 +395,7 @@ pub fn alone(asked: Option<usize>) -> CpuAllocation {
 }
 
 /// Returns how many hardware threads this process can keep busy within its CPU quota. This is the
-/// value of `CPUS` for a server that is not pinned.
+/// value of `CPUS` if no cores are allotted to servers.
 pub fn available() -> usize {
     let most = quota(Path::new("/")).map_or(usize::MAX, threads_within);
     allowed().map_or(1, |cpus| cpus.len()).min(most)
@@ -508,7 +509,7 @@ mod tests {
         assert_eq!(of("max 100000\n"), divided("0-31", "32-63", 0));
         assert_eq!(of("400000 100000\n"), divided("0-1", "2-3", 1));
         assert_eq!(of("200000 100000\n"), divided("0", "1", 1));
-        // With a quota of one core, both run on the same core rather than be throttled.
+        // With a quota below two cores, both run on the same core.
         assert_eq!(of("150000 100000\n"), divided("0", "0", 2));
         assert_eq!(of("50000 100000\n"), divided("0", "0", 2));
         let root = machine(

@@ -14,8 +14,8 @@
 //! All three settings are inherited, so it is enough to change them for the thread that starts
 //! everything else.
 //!
-//! Programs that hotlap does not start have no priority. If one of them is part of the application,
-//! such as a database on the same machine, it is slowed down.
+//! Programs that hotlap does not start do not get this priority. If one of them is part of the
+//! application, such as a database on the same machine, it is slowed down.
 
 use std::io;
 

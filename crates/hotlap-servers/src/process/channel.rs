@@ -23,13 +23,14 @@ pub(super) const SUPERVISOR_NAME: &str = "server-guard";
 /// The settings that a server is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSetting {
-    /// The program and its arguments, without a shell. A program with a slash is relative to `cwd`.
+    /// The program and its arguments, without a shell. A path such as `./server` is relative to
+    /// `cwd`.
     pub argv: Vec<String>,
     /// Variables to add to hotlap's environment.
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The cores that the server may use. If empty, it is not pinned.
+    /// The cores that the server may use. Empty if the server is not pinned.
     pub cpus: Vec<usize>,
     /// The file that receives stdout and stderr. An older file is replaced.
     pub log: PathBuf,
@@ -184,7 +185,6 @@ impl Wire {
     }
 }
 
-/// Sends a message over a stream.
 pub(super) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

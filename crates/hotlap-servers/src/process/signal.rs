@@ -1,4 +1,4 @@
-//! Sends signals to the processes of a server, which are found by their tree or by their mark.
+//! Sends signals to the processes of a server, found in its process tree or by their mark.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub(super) const MARK: &str = "HOTLAP_SERVER_LOG";
 /// How long a server's processes may take to stop. Usually they only wait for a core.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The number of checks, without sleep, whether a process has stopped, and the sleep between later
+/// How often to check, without sleeping, whether a process has stopped, and the sleep between later
 /// checks.
 #[cfg(target_os = "linux")]
 const FREEZE_YIELDS: u32 = 50;
@@ -105,8 +105,8 @@ pub(super) fn raw(pid: u32) -> Option<Pid> {
 /// The time limit for finding and killing processes. A killed process needs a core to end. A
 /// process that starts during one look is found by a later one.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// How many looks in a row must find nothing. A process has no environment while it executes a
-/// program, so one look may miss it.
+/// How many looks in a row must find nothing. A process has no environment for a moment during
+/// `execve`, so one look may miss it.
 const EMPTY_LOOKS: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

@@ -1,11 +1,11 @@
 //! The supervisor: a small process between hotlap and a server, which ends the server's whole
 //! process tree even if hotlap is killed.
 //!
-//! hotlap cannot always clean up in its own exit path, because none runs after `kill -9`. A
-//! separate process can clean up. The supervisor is the subreaper of everything that the server
-//! starts, so daemons that leave their parent become its children instead of init's. The supervisor
-//! reads from a socket that the kernel closes when hotlap dies. Ctrl-C reaches hotlap alone,
-//! because the supervisor runs in its own process group and ignores the terminal's signals.
+//! hotlap cannot always clean up after itself, because none of its code runs after `kill -9`. A
+//! separate process can. On Linux, the supervisor is the subreaper of everything that the server
+//! starts. A daemon that leaves its parent becomes a child of the supervisor instead of init. The
+//! supervisor reads from a socket that the kernel closes when hotlap dies. Ctrl-C reaches only
+//! hotlap, because the supervisor runs in its own process group and ignores the terminal's signals.
 //!
 //! The supervisor is hotlap's own binary, started with a hidden command. A fresh process has one
 //! thread and no state, unlike a fork of a multi-threaded program.
@@ -31,8 +31,8 @@ use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
 
-/// How long to wait after SIGKILL before the tree is reported as surviving. A process may be in an
-/// uninterruptible wait, or belong to another user.
+/// How long to wait after SIGKILL before processes are reported as survivors. A process may be in
+/// an uninterruptible wait, or belong to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The interval between checks of the length of the server's log.
@@ -265,8 +265,8 @@ mod signals {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// Signals that a terminal, a shell or a service manager may send to a whole session. hotlap
-    /// decides what to do with the server.
+    /// Signals that a terminal, a shell or a service manager may send to a whole session, and
+    /// SIGPIPE from a write after hotlap's death. hotlap decides what to do with the server.
     const IGNORED: [i32; 8] = [
         libc::SIGINT,
         libc::SIGTERM,
@@ -333,7 +333,7 @@ mod signals {
         unsafe { command.pre_exec(restore) };
     }
 
-    /// Marks all descriptors above stderr as close-on-exec.
+    /// Marks all descriptors above stderr as close-on-exec. Without `close_range`, only up to 1023.
     fn close_on_exec() {
         #[cfg(target_os = "linux")]
         // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors.

@@ -28,11 +28,11 @@ const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// The time within which a sample must be complete. A sample takes some 20 µs. If a sample takes
 /// longer than this limit, hotlap was stopped or had to wait for a core meanwhile. The sample is
-/// then repeated, because it would be wrong by the waiting time.
+/// then repeated, because it would be off by the waiting time.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// How often a sample is attempted at most. Each sample of a large process tree may take longer
-/// than [`TOGETHER`].
+/// The maximum number of attempts at one sample. Each sample of a large process tree may take
+/// longer than [`TOGETHER`].
 const MOST_READINGS: u32 = 3;
 
 /// How many of a server's last log lines are shown.

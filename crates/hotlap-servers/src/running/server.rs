@@ -41,13 +41,12 @@ pub struct StartOrder {
     /// The cores that the server may use while it is [spread](RunningServer::spread), sorted: its
     /// own cores and the other cores of the run.
     pub all_cores: Vec<usize>,
-    /// How long the server may take to respond. For wrong responses at first, the limit is divided
-    /// by [`UNREADY`](super::UNREADY).
+    /// How long the server may take to respond. Wrong responses are allowed for only a part of it:
+    /// see [`UNREADY`](super::UNREADY).
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
-    /// Whether instruments are attached. The variables that make a runtime name the functions that
-    /// it compiles are then added, too.
+    /// Whether instruments are attached. If so, the variables in [`Launch::explain_env`] are added.
     pub observes: bool,
 }
 
@@ -62,7 +61,7 @@ pub struct Up<S = Box<dyn RunningServer>> {
     pub fixed_port: Option<u16>,
     /// The time from the server's start to its first response.
     pub ready: Duration,
-    /// Why the server's instructions are not counted, if they should be.
+    /// Why the hardware counters could not be attached, if they were requested.
     pub uncounted: Option<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -79,8 +78,7 @@ pub struct Found {
 
 /// A machine on which servers run.
 pub trait ServerHost: Debug + Send + Sync {
-    /// Returns whether the host is the caller's machine, so that a core has the same number on
-    /// both.
+    /// Returns whether the host is the caller's machine, where core numbers mean the same cores.
     fn is_here(&self) -> bool;
 
     /// Starts a server and waits until it responds.
@@ -107,7 +105,7 @@ pub struct Sample {
     pub at: Instant,
     /// The server's CPU time in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// The CPU time of the run's database in nanoseconds. `None` without a database.
+    /// The CPU time of the server's database in nanoseconds. `None` if no database is known.
     pub database_ns: Option<u64>,
     /// The longest time that a message from the server's host has been overdue since the previous
     /// sample. The usual network delay is not included. Zero on this machine.
@@ -119,7 +117,7 @@ pub struct Sample {
 pub enum ServerState {
     /// The server runs, or hotlap did not start it and does not know.
     Runs,
-    /// The server's first process ended.
+    /// The server has ended. The value says how its first process ended.
     Ended(ProcessExit),
     /// The server's host cannot be reached.
     Unreachable(Unreachable),
@@ -146,7 +144,7 @@ pub enum LogWait {
     Until(u64),
 }
 
-/// A server while it runs. Dropping this value ends a server that hotlap started.
+/// A running server. Dropping this value ends a server that hotlap started.
 pub trait RunningServer: Debug + Send {
     /// Returns whether hotlap started the server. Other servers are never frozen or stopped.
     fn is_started(&self) -> bool;
@@ -154,9 +152,9 @@ pub trait RunningServer: Debug + Send {
     /// Returns whether the server's processes, and therefore its CPU time, are known.
     fn is_known(&self) -> bool;
 
-    /// Looks for a database on this machine that the server is connected to, and samples the
-    /// database, too. Call this after the server has responded to some requests. Returns notes for
-    /// the user. A server on another machine has no notes.
+    /// Looks for a database on this machine that the server is connected to. If there is one, later
+    /// samples include its CPU time. Call this after the server has responded to some requests.
+    /// Returns notes for the user. A server on another machine has no notes.
     fn find_database(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -195,9 +193,9 @@ pub trait RunningServer: Debug + Send {
     /// Thaws the server.
     fn thaw(&mut self);
 
-    /// Allows the server to use all cores of the run, or only its own again. On its own cores, a
-    /// compiler competes with the responses. Does nothing if the server is not pinned, or if hotlap
-    /// did not start it.
+    /// Allows the server to use all cores of the run, or only its own again. On the server's own
+    /// cores, a compiler would compete with the responses for CPU time. Does nothing if the server
+    /// is not pinned, or if hotlap did not start it.
     fn spread(&mut self, on_all: bool);
 
     /// Returns the compiler that compiles the server's code while it runs.
@@ -206,7 +204,8 @@ pub trait RunningServer: Debug + Send {
     /// Begins to stop the server, without waiting.
     fn begin_stop(&mut self, grace: Duration);
 
-    /// Stops the server. Returns `None` if hotlap did not start it, or its host cannot be reached.
+    /// Stops the server. Returns `None` if hotlap did not start the server, or cannot reach its
+    /// host.
     fn stop(self: Box<Self>, grace: Duration) -> Option<Stopped>;
 
     /// Returns the last lines of the server's output.

@@ -73,7 +73,7 @@ enum NotYet {
     /// The response is wrong.
     #[error("{0}")]
     Wrong(String),
-    /// The response has a status from 500 on, except for 503: the server itself failed.
+    /// The response has a status of 500 or above, other than 503: the server itself failed.
     #[error("{0}")]
     Failing(String),
     /// The response has status 503: the server is not ready (RFC 9110 section 15.6.4).
@@ -111,7 +111,7 @@ pub const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
-/// that ends with its input would keep running when it is started by hand.
+/// that exits at the end of its input would keep running when started by hand.
 pub const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 impl Starting<'_> {
@@ -205,7 +205,7 @@ impl Starting<'_> {
         Ok(variables)
     }
 
-    /// Returns whether the server is a user's command, which may listen on another port than
+    /// Returns whether the server is a user's command, which may listen on a port other than
     /// `PORT`.
     fn is_a_users(&self) -> bool {
         self.order.requirements == Requirements::Custom
@@ -403,8 +403,8 @@ impl Starting<'_> {
         }
     }
 
-    /// Returns the failure of a server that listens at another address or port than it was told,
-    /// where it cannot be measured.
+    /// Returns the failure of a server that cannot be measured because it listens at the wrong
+    /// address or port.
     fn not_at_its_address(
         &self,
         process: &Process,

@@ -83,8 +83,8 @@ impl<'a> Bench<'a> {
         self.report.required.push(check(name, expected, outcome));
     }
 
-    /// Records a check that is required of the catalogue. For custom servers, it is a conformance
-    /// check.
+    /// Records a check that is required of servers in the catalogue. For custom servers, the check
+    /// is a conformance check.
     fn expect(&mut self, name: &str, expected: &str, outcome: Outcome) {
         let list = match self.verifier.requirements {
             Requirements::Catalogue { .. } => &mut self.report.required,
@@ -285,9 +285,9 @@ impl<'a> Bench<'a> {
         if wire.over { Err("closed after 3 requests".to_owned()) } else { Ok(()) }
     }
 
-    /// Sends the request in two pieces, to find servers that take one read for one request. The
-    /// cuts are after a byte, between CR and LF, within a header, within the blank line, and within
-    /// a body.
+    /// Sends each request in two pieces, to find servers that take one read for one request. The
+    /// cuts are after a byte, between CR and LF, within a header, and before and within the blank
+    /// line and the body.
     fn split(&self) -> Outcome {
         for exchange in &self.verifier.contract.exchanges {
             let bytes = self.bytes(exchange);
@@ -459,8 +459,8 @@ pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Respon
     wire.answer(exchange.is_head(), &exchange.content)
 }
 
-/// Checks a response against its exchange. If the first response to the exchange was wrong, the two
-/// responses are compared, since the error has been reported already.
+/// Checks a response against its exchange. If the first response to the exchange was wrong, only
+/// the status and length of both are compared, since the error is already reported.
 fn same(exchange: &Exchange, first: Option<(&Response, bool)>, answer: &Response) -> Outcome {
     match first {
         Some((first, false)) => {

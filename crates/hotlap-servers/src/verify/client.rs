@@ -55,7 +55,7 @@ pub enum OpenError {
     /// The server did not accept the connection, or sent nothing.
     #[error("{0}")]
     Silent(String),
-    /// The server speaks another protocol, which does not change with more waiting.
+    /// The server speaks another protocol, so a longer wait would not help.
     #[error("{0}")]
     OtherProtocol(String),
 }
@@ -389,7 +389,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Waits until the server closes the connection. Any byte before the close is an error. The
-    /// close must follow at once, even if responses are slow.
+    /// close must come within 2 s, even if responses may take longer.
     pub fn closed(&mut self) -> Result<(), String> {
         let limit = self.limit.min(super::LIMIT);
         self.quiet(limit)?;
@@ -399,8 +399,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Closes the connection with a reset, which also happens if a client with unread bytes is
-    /// killed.
+    /// Closes the connection with a reset, as happens when a client with unread bytes is killed.
     pub fn reset(self) {
         // RFC 9293 section 3.10.4 lets a close be an abort. A linger time of zero requests an
         // abort.

@@ -241,7 +241,6 @@ fn with_lines(request: &[u8], lines: &str) -> Vec<u8> {
     [&request[..at], lines.as_bytes(), &request[at..]].concat()
 }
 
-/// Returns a request without its `Host` line.
 fn without_host(request: &[u8]) -> Vec<u8> {
     let is_host = |line: &[u8]| line.get(..5).is_some_and(|n| n.eq_ignore_ascii_case(b"host:"));
     // Every request has such a line in its head, so a similar line in the body is not the first.

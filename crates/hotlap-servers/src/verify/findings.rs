@@ -41,10 +41,10 @@ pub const LIMIT: Duration = Duration::from_secs(2);
 /// request, or to respond twice.
 pub const PAUSE: Duration = Duration::from_millis(25);
 
-/// Which checks are required. The others become conformance checks.
+/// Which checks are required. The others are only reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirements {
-    /// All checks are required, as for a server of the catalogue.
+    /// All checks other than HTTP conformance are required, as for a server of the catalogue.
     Catalogue {
         /// The kind of server. A framework must reject unknown paths.
         kind: ServerKind,
@@ -52,7 +52,7 @@ pub enum Requirements {
         /// announce it in each response.
         keep_alive: bool,
     },
-    /// Only silence before the first request and a framed response are required, as for a user's
+    /// Only silence before the first request and right responses are required, as for a user's
     /// command or URL.
     Custom,
 }
@@ -113,8 +113,8 @@ impl Findings {
         (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
     }
 
-    /// Returns the contract's requests as sent under load, together with the expected responses,
-    /// which are the ones found here. Empty unless all requests got a response.
+    /// Returns the contract's requests as sent under load. The responses found here are the
+    /// expected ones. Empty unless all requests got a response.
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
         if self.responses.len() < contract.exchanges.len() {
             return Vec::new();

@@ -28,7 +28,7 @@ struct Conformance<'a> {
     status: u16,
 }
 
-/// Runs all twelve checks. The three rude ones are left out if the server is not the user's own.
+/// Runs up to twelve checks. The three rude ones are left out if the server is not the user's own.
 /// `status` is the status of the response to the contract's first request.
 pub(super) fn run(verifier: &Verifier<'_>, status: u16) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
@@ -175,7 +175,7 @@ impl<'a> Conformance<'a> {
         self.answered(&mut frames, FIRST + 2)
     }
 
-    /// Checks that the server does not respond to a wrong request as if it were right.
+    /// Checks that the server does not respond to a wrong request as if the request were right.
     fn refused(&self, frames: &mut Frames<'_>, stream: u32) -> Outcome {
         match frames.end_of(stream)? {
             End::Reset | End::Closed | End::Response(400..=499, _) => Ok(()),
@@ -280,7 +280,6 @@ impl<'a> Frames<'a> {
         Ok(frames)
     }
 
-    /// Sends a frame.
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), String> {
         let header = FrameHeader { length: payload.len() as u32, kind, flags, stream };
         if kind == kind::RST_STREAM {
@@ -350,7 +349,6 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Waits for the end of the request on this stream.
     fn end_of(&mut self, stream: u32) -> Result<End, String> {
         let (mut status, mut length) = (0, 0);
         loop {

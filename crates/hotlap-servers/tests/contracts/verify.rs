@@ -1,4 +1,4 @@
-//! Tests of the verifier with servers that have exactly one fault each. The right check finds it.
+//! Tests of the verifier with servers that have one fault each, which the right check must find.
 
 use crate::GOES_ON;
 use std::sync::{Arc, Mutex};

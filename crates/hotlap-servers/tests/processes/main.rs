@@ -1,4 +1,4 @@
-//! Tests of builds, of processes, and of what is observed of processes.
+//! Tests of builds, of processes, and of instruments that observe processes.
 
 #[path = "../stand_in/mod.rs"]
 mod stand_in;

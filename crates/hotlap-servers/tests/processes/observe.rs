@@ -61,8 +61,8 @@ impl Planted {
         self.process.freeze().unwrap();
     }
 
-    /// Returns what an instrument sees of `REQUESTS` requests in two slices. If this machine does
-    /// not permit the instrument, checks the message and returns `None`.
+    /// Returns what an instrument sees during `REQUESTS` requests in two slices. If this machine
+    /// does not permit the instrument, checks the message and returns `None`.
     fn observe(&mut self, instrument: Instrument) -> Option<Observation> {
         let (usable, missing) = self.observer.instruments();
         if !usable.contains(&instrument) {

@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
 
-/// A server with a child, a grandchild, and two daemons that left its session. One daemon ignores
-/// SIGTERM. The server creates `$FOLDER/ready` once all processes are up.
+/// A server with children, grandchildren, and two daemons that left its session. One daemon ignores
+/// SIGTERM. The server creates `$FOLDER/ready` once that daemon does so.
 const FAMILY: &str = "
     sleep 1000 & (sleep 1000 & sleep 1000) &
     (setsid sleep 1000 &)
@@ -23,8 +23,8 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
-/// The grace period if one process ignores SIGTERM, so the whole period passes. The period is long
-/// enough for the other processes to end on a busy machine.
+/// The grace period for a server whose daemon ignores SIGTERM, so that the whole period passes. The
+/// period is long enough for the other processes to end on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 
 fn ready(folder: &Path) {
@@ -290,7 +290,7 @@ fn a_server_whose_supervisor_is_silent_is_a_survivor() {
     gone(&members);
 }
 
-/// hotlap is killed, is killed while its server is frozen, is ended by Ctrl-C, or ends by a panic.
+/// hotlap is killed, killed while its server is frozen, interrupted with Ctrl-C, or panics.
 #[test]
 fn nothing_stays_behind_however_hotlap_ends() {
     type End = fn(&mut Child, &[Member]);
