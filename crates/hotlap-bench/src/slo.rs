@@ -167,7 +167,7 @@ mod tests {
         histogram
     }
 
-    /// Returns a window with these responses and other requests.
+    /// Returns a window with these response times, unanswered requests and failures.
     fn window(times: &Histogram, censored: &Censored, failures: &Failures) -> Outcome {
         Outcome {
             responses: times.len(),

@@ -60,9 +60,9 @@ pub struct Forecast {
     pub starting: Duration,
     /// The time until the last server is stopped.
     pub whole: Duration,
-    /// The number of restarts.
+    /// The number of restarts, if servers are compared.
     pub restarts: u32,
-    /// The number of rounds in all restarts.
+    /// The number of rounds in all restarts, if servers are compared.
     pub rounds: u32,
 }
 

@@ -53,7 +53,7 @@ const MANY: usize = 16;
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
 /// A server that was frozen for this long is loaded before its slices, because its timers went on.
-/// Node's pool of connections to PostgreSQL, for example, closes them after 10 s without a request.
+/// Node's PostgreSQL pool, for example, closes a connection after 10 s without a request.
 pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
 /// How long a server is loaded after a long freeze, by convention. In one run, Fastify cost as
@@ -65,8 +65,8 @@ pub(super) const AWAKE: Duration = Duration::from_millis(500);
 /// at the edges would dominate.
 const SERVICE_TIMES: u32 = 4;
 
-/// The minimum length of a slice, in delays of readings from another host. The two edges of a
-/// window are then known to within 0.3% of its length.
+/// The minimum length of a slice, in delays of readings from another host. Each edge of a window is
+/// then known to within 0.3% of the window's length.
 const DELAYS: u32 = 333;
 
 /// Returns the shortest slice for a host whose readings have this delay.
@@ -139,7 +139,7 @@ enum Stage {
     Settled,
 }
 
-/// Programs that recover within the current length or a shorter one.
+/// Programs that recover within the current length or a shorter one, or whose cost is unknown.
 type Passed = BTreeSet<usize>;
 
 /// The requirements of a server for the length of a slice.
@@ -309,8 +309,8 @@ fn most_probes(length: Duration, limit: Duration) -> u32 {
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server costs the same in slices as alone, given its cost ratios. `None` if the
-/// interval includes a limit and more probes are possible.
+/// Whether a server costs the same in slices as alone, given its cost ratios. `None` if the ratios
+/// do not decide yet and more probes are possible.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
