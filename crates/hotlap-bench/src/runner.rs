@@ -136,14 +136,14 @@ pub trait Runner {
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
     /// Stops participants one after another, so that each has the machine to itself while it ends.
-    /// If the user interrupted, all participants are stopped at once. Returns what the user should
-    /// know about participants.
+    /// After an interrupt, all participants are stopped at once. Returns what the user should know
+    /// about participants.
     fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
     /// Time since the experiment began.
     fn elapsed(&self) -> Duration;
 
-    /// Whether the user has interrupted.
+    /// Whether the user has interrupted the run.
     fn interrupted(&self) -> bool;
 }
 

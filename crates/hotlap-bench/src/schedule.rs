@@ -474,8 +474,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Drops a server, while the others continue. If the user interrupted, the failure is not the
-    /// server's fault.
+    /// Drops a server, while the others continue. After an interrupt, the failure is not the
+    /// server's fault, and the run ends.
     fn retire(&mut self, participant: usize, why: &ServerFailure) -> Result<(), Over> {
         if self.runner.interrupted() {
             return Err(Over::Interrupted);

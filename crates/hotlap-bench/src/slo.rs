@@ -78,7 +78,7 @@ impl Objective {
         }
     }
 
-    /// Whether a window met the goal. A window without a request did not.
+    /// Whether a window met the goal. A window without requests misses it.
     pub fn is_kept(&self, window: &Outcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()

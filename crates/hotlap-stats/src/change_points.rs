@@ -1,4 +1,4 @@
-//! Finds change points, at which a figure moved to another level in a history of stored runs.
+//! Finds the points at which a figure moved to another level in a history of stored runs.
 
 use crate::estimate::{MAD_TO_SD, median};
 

@@ -7,7 +7,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The longest time that can be distinguished, which is one hour, in nanoseconds.
+/// The longest time that a histogram distinguishes: one hour, in nanoseconds.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns

@@ -142,8 +142,8 @@ impl SteadyDetector {
         (rise <= self.settings.tolerance).then_some(n)
     }
 
-    /// Returns the number of last windows whose noise hides any trend. `None` if the noise does not
-    /// hide it. The line through these windows must be level, with an error of at most five times
+    /// Returns the number of last windows whose noise hides any trend. `None` if there is no such
+    /// number. The line through these windows must be level, with an error of at most five times
     /// the tolerance. Waiting longer would not help, because the laps will be as noisy. At least
     /// three stretches are required, because the error of a slope falls with the number of windows
     /// to the power of 1.5. A burst of a neighbour also looks level, but for a shorter time.

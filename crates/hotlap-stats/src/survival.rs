@@ -349,7 +349,7 @@ pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
 /// become due. Both limit the number of requests that one stall delays together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Concurrency {
-    /// The number of requests that can be in flight, which is connections × pipeline.
+    /// The number of requests that can be in flight: connections × pipeline.
     pub in_flight: u64,
     /// The number of requests that become due per second. `None` in a closed loop.
     pub rate: Option<f64>,

@@ -107,7 +107,7 @@ impl Conditions {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
 
-    /// Sleeps until the deadline. Returns false if the user interrupted, which also ends the load.
+    /// Sleeps until the deadline. If the user interrupts the run, ends the load and returns false.
     fn wait(&self, session: &dyn RunningLoad, until: Instant) -> bool {
         let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), &self.stop);
         if !is_over {

@@ -47,9 +47,9 @@ const UNKNOWN: f64 = 1.05;
 /// would nearly always have an interval that extends beyond [`UNKNOWN`].
 const MANY: usize = 16;
 
-/// The shortest slice in which a load begins and ends rather than being continued. Loads at a rate
-/// need such slices. Counted side effects need them too, because the server's log has to settle
-/// first, which takes 50 ms or more.
+/// The shortest slice that has a load of its own, rather than a part of a continued load. Loads at
+/// a rate need such slices. Counted side effects also need them, because the server's log has to
+/// settle first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
 /// A server that was frozen for this long is loaded before its slices, because its timers went on.
@@ -147,7 +147,7 @@ type Passed = BTreeSet<usize>;
 pub(super) struct Needs {
     /// The server's mean service time.
     pub service: Duration,
-    /// Whether the server needs slices that begin and end with the load.
+    /// Whether the server needs slices that have a load of their own.
     pub whole: bool,
     /// The longest delay from the request for a reading to the reading itself. Not zero if the
     /// server runs on another host or is loaded from one.

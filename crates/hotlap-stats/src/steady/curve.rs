@@ -1,5 +1,4 @@
-//! The curve of a warm-up, which is the speed of each window so far, and figures derived from the
-//! curve.
+//! The curve of a warm-up (the speed of each window so far), and figures derived from the curve.
 
 use serde::{Deserialize, Serialize};
 
