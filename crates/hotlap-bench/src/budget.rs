@@ -294,7 +294,7 @@ impl Budget {
         self.of_the_budget(elapsed) + self.round_takes() <= self.total
     }
 
-    /// Whether the budget has time for another restart of some rounds.
+    /// Whether the budget has time for another restart of this many rounds.
     pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
         self.fits(self.of_the_budget(elapsed), rounds)
     }

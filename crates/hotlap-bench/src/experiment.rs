@@ -245,11 +245,11 @@ pub enum Over {
     Certain,
     /// The budget is spent.
     Budget,
-    /// The requested restarts and rounds are complete.
+    /// All restarts and rounds are complete, or more of them would show nothing new.
     Done,
     /// The user interrupted the experiment.
     Interrupted,
-    /// No server is left.
+    /// Too few servers are left.
     Nobody,
 }
 

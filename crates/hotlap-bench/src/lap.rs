@@ -20,7 +20,7 @@ pub struct Lap {
     pub restart: u32,
     /// Round number within the restart, from 0.
     pub round: u32,
-    /// Position within the round, from 0, in the order in which the laps ran.
+    /// Position among the round's laps under this load, from 0, in the order in which they ended.
     pub place: u32,
     /// Whether the load was a closed loop or had a rate.
     pub kind: LapKind,
@@ -184,7 +184,7 @@ pub enum Violation {
     },
     /// The requests' side effect happened too rarely or too often.
     SideEffect {
-        /// The number of lines expected.
+        /// The smallest number of lines expected.
         expected: u64,
         /// The number of lines counted.
         counted: u64,

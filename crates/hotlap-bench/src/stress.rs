@@ -138,7 +138,7 @@ pub struct Subject {
     pub good: usize,
     /// The trials, one for each scenario that was run.
     pub trials: Vec<StressTrial>,
-    /// Why there are no more trials, if the server or an attack could not be started.
+    /// The failure because of which the remaining scenarios were not run.
     pub failure: Option<ServerFailure>,
     /// What the user should know.
     pub notes: Vec<String>,
@@ -348,7 +348,7 @@ impl<'a> Attacked<'a> {
         }
     }
 
-    /// Loads the server until it responds, then reads its CPU time without load.
+    /// Loads the server, then reads its CPU time without load.
     fn warm_up(&mut self) -> Result<(), ServerFailure> {
         let warm = self.setting.timing.warm;
         let mut fared = self.measure(warm);

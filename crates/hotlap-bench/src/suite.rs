@@ -38,7 +38,7 @@ impl Suite {
     /// Reads a suite from a file.
     ///
     /// # Errors
-    /// Fails if the file is unreadable or invalid. The error names the file and, if known, the line.
+    /// Fails if the file is unreadable or invalid. The error names the file and any known line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),

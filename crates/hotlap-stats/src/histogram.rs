@@ -146,8 +146,8 @@ impl<'de> Deserialize<'de> for Histogram {
 /// The number of ticks in each halving of the distance to 100%, as HdrHistogram prints them.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// The number of counts per bucket at three significant digits, which is the smallest power of two
-/// that distinguishes 2 × 10³ values.
+/// The number of counts per bucket at three significant digits: the smallest power of two that
+/// distinguishes 2 × 10³ values.
 const SUB_BUCKETS: u32 = 2048;
 
 impl Histogram {

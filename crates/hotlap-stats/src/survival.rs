@@ -96,8 +96,8 @@ impl Survival {
         self.len == 0
     }
 
-    /// Returns the longest time seen, which is a lower bound if a request without a response is at
-    /// least as old.
+    /// Returns the longest time seen. The time is a lower bound if a request without a response is
+    /// at least as old.
     pub fn longest(&self) -> Percentile {
         self.longest
     }

@@ -39,8 +39,8 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
 /// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
-/// 12 ms than without slices. The interval of its probes extended beyond 5% in ten of ten runs, so
-/// the median of the probes says nothing about that effect (docs/lab-notebook.md).
+/// 12 ms than without slices. In ten of ten runs, the interval of Jetty's probes extended beyond
+/// 5%, so the median of the probes does not show this effect (docs/lab-notebook.md).
 const UNKNOWN: f64 = 1.05;
 
 /// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine
@@ -86,8 +86,8 @@ pub fn lead_in(window: Duration) -> Duration {
 /// Returns the lead-in of the slice with this number. A server that answers all of its connections
 /// at once does so in steps, each one or two service times long. Every slice begins with all
 /// connections idle, so with equal lead-ins all windows would open in the same phase of a step. All
-/// of them would count the same part of a step too many or too few. Lead-ins are therefore spread
-/// evenly over at least two service times, by multiples of the golden ratio.
+/// windows would then count too many requests, or all too few. Lead-ins are therefore spread evenly
+/// over at least two service times, by multiples of the golden ratio.
 pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Duration {
     let place = (f64::from(slice) * 0.618_033_988_749_895).fract();
     let mean = lead_in(window);

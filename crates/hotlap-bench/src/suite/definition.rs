@@ -123,7 +123,7 @@ pub struct Loading {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRequest {
-    /// The method: `GET`, or `POST` with a body.
+    /// The method. By default `GET`, or `POST` with a body.
     pub method: Option<String>,
     /// The path, `/` by default.
     pub path: Option<String>,

@@ -69,8 +69,8 @@ struct Climb {
 
 impl Climb {
     /// Puts the windows of an earlier load before the windows of this load. If the server became
-    /// steady under the earlier load and is level from the beginning of this load, it counts as
-    /// steady from the earlier time on.
+    /// steady under the earlier load and was level throughout this load, it counts as steady from
+    /// the earlier time on.
     fn after(mut self, earlier: Self) -> Self {
         let windows = earlier.windows.len();
         (self.since, self.class) = match (self.class, earlier.class) {
