@@ -17,7 +17,7 @@ use crate::slo::Objective;
 use hotlap_observe::ObserveError;
 use hotlap_servers::launch::ServerFailure;
 
-/// How far a budget may grow.
+/// How far a budget may grow. If the number of restarts is set, a budget that may grow covers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
     /// The user set the budget. It grows by at most half, and only if starts or rounds took so much

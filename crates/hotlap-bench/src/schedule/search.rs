@@ -48,9 +48,9 @@ const HOLDING: u32 = 3;
 /// the maximum number of times. The capacity is known to within a few per cent.
 const STEP_DOWN: (f64, u32) = (0.95, 3);
 
-/// If the generator was late in this many trials in a row, the generator is the limit. This does not
-/// hold once a trial has missed the goals: the capacity is then below what the generator can offer,
-/// and something else made the generator late. Before any trial counts, the rate is lowered instead,
+/// If the generator was late in this many trials in a row, the generator is the limit, unless a
+/// trial has missed the goals. In that case the capacity is below what the generator can offer, and
+/// something else made the generator late. Before any trial counts, the rate is lowered instead,
 /// because something else possibly disturbs the generator for a while.
 const LATE_IN_A_ROW: u32 = 3;
 
