@@ -28,7 +28,7 @@ const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
 const USEFUL_PAIRS: u32 = 2;
 
-/// The longest time that a budget grows to, unless even the fewest useful restarts take longer.
+/// If the usual number of restarts takes longer than this, a budget grows only to the fewest.
 const LONG: Duration = Duration::from_secs(600);
 
 /// What to run next.
@@ -294,7 +294,7 @@ impl Budget {
         self.of_the_budget(elapsed) + self.round_takes() <= self.total
     }
 
-    /// Whether the budget has time for another restart of some rounds.
+    /// Whether the budget has time for another restart of this many rounds.
     pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
         self.fits(self.of_the_budget(elapsed), rounds)
     }
@@ -395,7 +395,7 @@ impl Budget {
         }
     }
 
-    /// The time of the first rounds of a restart, without its warm-ups.
+    /// The time of this many rounds of a restart, without the warm-ups of the first round.
     fn rounds_take(&self, rounds: u32) -> Duration {
         let later = self.round_takes() * rounds.saturating_sub(1);
         if rounds == 0 { Duration::ZERO } else { self.first_round_takes() + later }

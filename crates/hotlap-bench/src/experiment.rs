@@ -17,11 +17,11 @@ use crate::slo::Objective;
 use hotlap_observe::ObserveError;
 use hotlap_servers::launch::ServerFailure;
 
-/// How far a budget may grow.
+/// How far a budget may grow. If the number of restarts is set, a budget that may grow covers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
-    /// The user set the budget. It grows only if a verdict would otherwise be missed because starts
-    /// took longer than expected, and by at most half.
+    /// The user set the budget. It grows by at most half, and only if starts or rounds took so much
+    /// longer than expected that a verdict would be missed.
     None,
     /// The budget may grow to the time of the fewest restarts that allow a verdict. A suite's
     /// budget was chosen on another machine, which may be faster.
@@ -42,13 +42,13 @@ pub struct Experiment {
     pub budget: Duration,
     /// How far the budget may grow once some rounds and starts have been timed.
     pub growth: Growth,
-    /// Stop when every cost interval's relative half-width is at most this share, for example 0.01.
+    /// Stop when the relative half-width of every interval is at most this share, for example 0.01.
     pub precision: Option<f64>,
     /// Stop once every cost ratio is certainly above or below this limit, for example 1 or 1.03.
     pub limit: Option<f64>,
     /// An exact number of restarts, regardless of the budget.
     pub restarts: Option<u32>,
-    /// An exact number of rounds per restart, regardless of the budget.
+    /// The number of rounds per restart. In a comparison, it is exact regardless of the budget.
     pub rounds: Option<u32>,
     /// The length of a slice's window under each load. Empty: the shortest length at which every
     /// server recovers from being frozen.
@@ -245,11 +245,11 @@ pub enum Over {
     Certain,
     /// The budget is spent.
     Budget,
-    /// The requested restarts and rounds are complete.
+    /// All restarts and rounds are complete, or more of them would show nothing new.
     Done,
     /// The user interrupted the experiment.
     Interrupted,
-    /// No server is left.
+    /// Too few servers are left.
     Nobody,
 }
 
@@ -276,7 +276,7 @@ impl Experiment {
         }
     }
 
-    /// The first load that has no fixed rate. Paced laps follow the laps of this load.
+    /// The first load that has no fixed rate. Paced laps use this load.
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }

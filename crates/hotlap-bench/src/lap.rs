@@ -20,7 +20,7 @@ pub struct Lap {
     pub restart: u32,
     /// Round number within the restart, from 0.
     pub round: u32,
-    /// Position within the round, from 0, in the order in which the laps ran.
+    /// Position among the round's laps under this load, from 0, in the order in which they ended.
     pub place: u32,
     /// Whether the load was a closed loop or had a rate.
     pub kind: LapKind,
@@ -28,12 +28,12 @@ pub struct Lap {
     pub at_ms: u64,
     /// What the generator recorded.
     pub outcome: Outcome,
-    /// The resources that the server used during the lap. `None` if unknown (a URL).
+    /// The resources that the server used during the lap. `None` if its processes are unknown.
     pub usage: Option<Usage>,
     /// The validity checks that the lap failed. A lap is always stored, but left out of every
     /// estimate if a failed check [invalidates](Violation::invalidates) it.
     pub failed: Vec<Violation>,
-    /// The contribution of each generator, in their order. Empty if there was only one generator.
+    /// The contributions of the generators, in order. Empty if there was only one generator.
     pub generators: Vec<Contribution>,
 }
 
@@ -67,12 +67,12 @@ impl From<&GeneratorOutcome> for Contribution {
 pub enum LapKind {
     /// A closed loop, which shows throughput, cost and service time.
     Flat,
-    /// An open loop at the same rate for all servers, which shows response time.
+    /// An open loop, which shows response time. All servers have the same rate, except in a search.
     Paced {
         /// Requests per second.
         rate: f64,
     },
-    /// The rate that a search found, in a longer window than the search's other windows.
+    /// An open loop after a search, in a longer window: at the rate that was found, or a lower one.
     Held {
         /// Requests per second.
         rate: f64,
@@ -99,7 +99,7 @@ pub struct Usage {
     pub requests: u64,
     /// CPU time from the scheduler's accounting, in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// CPU time of the run's database between the two samples, in nanoseconds. `None` without one.
+    /// CPU time of the run's database, in nanoseconds. `None` without a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_ns: Option<u64>,
     /// Voluntary context switches. `None` if unknown.
@@ -127,7 +127,7 @@ pub struct Count {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "check")]
 pub enum Violation {
-    /// The number of connections differs from rate × mean latency (Little's law).
+    /// The number of requests in flight differs from rate × mean latency (Little's law).
     LittlesLaw {
         /// Deviation, in per cent.
         off: f64,
@@ -155,7 +155,7 @@ pub enum Violation {
         /// The bytes received.
         received: u64,
     },
-    /// A generator thread was busier than its limit, so the generator may have been the bottleneck.
+    /// A generator thread was busier than allowed, so the generator may have been the bottleneck.
     /// The lap counts as a lower bound.
     Generator {
         /// The share of the window during which the busiest thread was on a core, in per cent.
@@ -184,7 +184,7 @@ pub enum Violation {
     },
     /// The requests' side effect happened too rarely or too often.
     SideEffect {
-        /// The number of lines expected.
+        /// The smallest number of lines expected.
         expected: u64,
         /// The number of lines counted.
         counted: u64,
@@ -221,7 +221,7 @@ impl Usage {
         Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
     }
 
-    /// CPU time of the database per request, in nanoseconds. `None` without one.
+    /// CPU time of the database per request, in nanoseconds. `None` without a database.
     pub fn database_share(&self) -> Option<Share> {
         Some(Share { amount: self.database_ns? as f64, of: self.requests as f64 })
     }
@@ -265,7 +265,7 @@ impl Lap {
         self.kind.rate()
     }
 
-    /// Whether the lap ran at the rate that a search found for its server.
+    /// Whether the lap tested, after a search, if the server meets the goals over a longer time.
     pub fn is_held(&self) -> bool {
         matches!(self.kind, LapKind::Held { .. })
     }
@@ -329,14 +329,13 @@ impl ExplainLap {
     }
 }
 
-/// Returns a share of requests/s: the responses in a window.
+/// Returns requests/s as a share: the responses, and the length of their window in seconds.
 pub fn rate_share(responses: u64, window_ns: u64) -> Share {
     Share { amount: responses as f64, of: window_ns as f64 / 1e9 }
 }
 
-/// Returns one reading per round of an amount per request, from laps given as restart, round and
-/// share. The laps of a round are mirrored, so a drift that is linear in time cancels within the
-/// round.
+/// Returns one reading per round, from laps given as restart, round and share. The laps of a round
+/// are mirrored, so a drift that is linear in time cancels within the round.
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut rounds = BTreeMap::<(u32, u32), Share>::new();
     for (restart, round, share) in laps {

@@ -7,8 +7,8 @@
 //!    [`Participant`](participant::Participant)s, each with its [`Role`](participant::Role), and
 //!    [`Load`](participant::Load)s. A [`Suite`](suite::Suite) is an experiment as a file.
 //! 2. **The order.** [`run`](schedule::run) goes through restarts, rounds and slices, and
-//!    [`Budget`](budget::Budget) decides how many of each. The function reports each
-//!    [`Event`](experiment::Event) as it happens, and returns why the run
+//!    [`Budget`](budget::Budget) decides how many restarts and rounds to run. The function reports
+//!    each [`Event`](experiment::Event) as it happens, and returns why the run
 //!    [ended](experiment::Over).
 //! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), and nothing
 //!    about processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and

@@ -32,7 +32,7 @@ pub use instance::Setting;
 pub use slices::{LENGTHS, longest_service, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*). At 20,000 requests/s, such a lap has 2,000
-/// requests. One lap of each of ten servers fits into a second.
+/// requests. The windows of ten such laps add up to a second.
 const LAP: Duration = Duration::from_millis(100);
 
 /// Minimum length of a lap, in mean service times (METHODOLOGY, *A run*). In a shorter lap, the
@@ -435,7 +435,7 @@ const A_THREAD: usize = 3;
 /// servers keep their connections open between slices.
 ///
 /// # Errors
-/// Fails if the hard limit is lower. The error says which load fits.
+/// Fails if the hard limit is lower and cannot be raised. The error says which load fits, if any.
 pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let needed = needed(servers, loads);

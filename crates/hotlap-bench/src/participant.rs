@@ -36,8 +36,8 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// Creates a server of unknown version that uses as many cores as the others. Nothing is
-    /// required of the server beyond the contract.
+    /// Creates a server of unknown version that uses as many cores as the others. Only the checks
+    /// of [`Requirements::Custom`] are required.
     pub fn new(name: impl Into<String>, role: Role, start: Origin, contract: Contract) -> Self {
         Self {
             name: name.into(),
@@ -120,7 +120,7 @@ pub(crate) struct Started {
     pub(crate) fixed_port: Option<u16>,
     /// Time from the server's start to its first response. `None` if it was already running.
     pub(crate) ready: Option<Duration>,
-    /// Why the server's instructions are not counted, if they should be.
+    /// Why the server's instructions are not counted, if counting was requested.
     pub(crate) uncounted: Option<String>,
     /// What the user should know.
     pub(crate) notes: Vec<String>,

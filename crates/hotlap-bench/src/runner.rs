@@ -26,7 +26,7 @@ pub trait Runner {
     /// on the participant, and its runtime is told to name its functions.
     ///
     /// # Errors
-    /// Fails if the participant cannot take part, or can no longer take part.
+    /// Fails if the participant cannot be started or does not respond.
     fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure>;
 
     /// Verifies started participants against their contracts. Returns, in order, the properties of
@@ -85,8 +85,8 @@ pub trait Runner {
     ) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
-    /// data here (see [`crate::validity::judge_trial`]). Afterwards, the server gets time to
-    /// recover. A server that does not recover has failed.
+    /// data here (see [`crate::validity::judge_trial`]). The caller then waits for the server to
+    /// [recover](Self::recover).
     fn trial_lap(
         &mut self,
         participant: usize,
@@ -97,7 +97,7 @@ pub trait Runner {
     /// Waits until a participant has recovered from a lap at a rate.
     ///
     /// # Errors
-    /// If the participant does not recover.
+    /// Fails if the participant does not recover.
     fn recover(
         &mut self,
         _participant: usize,
@@ -121,8 +121,8 @@ pub trait Runner {
         self.lap(participant, load)
     }
 
-    /// The instruments that can be used on a running participant. What they cannot see is returned
-    /// with its cause and a remedy.
+    /// The instruments that can be used on a running participant. Anything that cannot be observed
+    /// is returned with the cause and a remedy.
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
 
     /// Runs a lap with an instrument on, in a closed loop and in one slice. The slice lasts at
@@ -136,14 +136,14 @@ pub trait Runner {
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
     /// Stops participants one after another, so that each has the machine to itself while it ends.
-    /// If the user interrupted, all participants are stopped at once. Returns what the user should
-    /// know about participants.
+    /// After an interrupt, all participants are stopped at once. Returns what the user should know
+    /// about participants.
     fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
     /// Time since the experiment began.
     fn elapsed(&self) -> Duration;
 
-    /// Whether the user has interrupted.
+    /// Whether the user has interrupted the run.
     fn interrupted(&self) -> bool;
 }
 
@@ -213,7 +213,7 @@ pub struct Ready {
     pub ready_ms: Option<f64>,
     /// Conformance checks, which are reported but not required: the number passed, and the total.
     pub conformance: (u32, u32),
-    /// The work of the server's database for each request of its contracts. `None` for a request
+    /// The work of the server's database for each request of the contract. `None` for a request
     /// without a database. Empty if statements were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub database_work: Vec<Option<DatabaseWork>>,

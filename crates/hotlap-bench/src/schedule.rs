@@ -35,8 +35,8 @@ const FLAT_AGAIN: Duration = Duration::from_millis(600);
 const COMPILED_AGAIN: f64 = 0.75;
 
 /// The A/A control is measured in one of this many rounds. With the control only in the first round
-/// of each restart, one disturbed round in five made the noise floor 17%. The intervals were 2%. In
-/// every round, the control would take a third of the time of a run with two servers.
+/// of each restart, one disturbed round in five made the noise floor 17%, while the intervals were
+/// 2%. In every round, the control would take a third of the time of a run with two servers.
 const CONTROL_EVERY: u32 = 4;
 
 /// The time for which a round measures each server under a load, if there are several loads. A
@@ -150,10 +150,10 @@ impl Schedule<'_> {
         let began = self.elapsed();
         let place = Place { restart, round: 0 };
         let mut starts = shuffled(self.experiment.seed, place, 0, self.running.len());
-        // At first, the control starts last. If a program cannot run twice, because of a fixed port
-        // or a lock, the control is the copy that does not start. Later, the control starts in
-        // random order like any other server. Otherwise, it would always be the server that started
-        // last.
+        // In the first restart, the control starts last. If a program cannot run twice, because of
+        // a fixed port or a lock, the control is then the copy that does not start. In later
+        // restarts, the control starts in random order like any other server. Otherwise, it would
+        // always be the server that started last.
         if restart == 0 {
             starts.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
         }
@@ -393,9 +393,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Runs every server once, in random order, at a rate that all servers can sustain. The order
-    /// is not mirrored, because these laps are not paired. They are merged over the restarts, and
-    /// each restart has another order.
+    /// Runs every server once, in random order, at the common rate. The order is not mirrored,
+    /// because these laps are not paired. They are merged over the restarts, and each restart has
+    /// another order.
     fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
         // The first closed loop represents all loads, so there is only one rate.
@@ -474,8 +474,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Drops a server, while the others continue. If the user interrupted, the failure is not the
-    /// server's fault.
+    /// Drops a server, while the others continue. After an interrupt, the failure is not the
+    /// server's fault, and the run ends.
     fn retire(&mut self, participant: usize, why: &ServerFailure) -> Result<(), Over> {
         if self.runner.interrupted() {
             return Err(Over::Interrupted);

@@ -43,8 +43,8 @@ pub struct Script {
     pub calls: BTreeMap<String, f64>,
     /// Page faults and voluntary context switches per request.
     pub faults_and_switches: (f64, f64),
-    /// The number of the call, from 0, in which the server dies. Starts, warm-ups, slices and laps
-    /// are counted together.
+    /// The number of the call, from 0, in which the server dies. Starts, warm-ups, probes, slices
+    /// and laps of one slice are counted together.
     pub dies_at: Option<usize>,
 }
 

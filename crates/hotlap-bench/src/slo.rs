@@ -78,7 +78,7 @@ impl Objective {
         }
     }
 
-    /// Whether a window met the goal. A window without a request did not.
+    /// Whether a window met the goal. A window without requests misses it.
     pub fn is_kept(&self, window: &Outcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()
@@ -167,7 +167,7 @@ mod tests {
         histogram
     }
 
-    /// Returns a window with these responses and other requests.
+    /// Returns a window with these response times, unanswered requests and failures.
     fn window(times: &Histogram, censored: &Censored, failures: &Failures) -> Outcome {
         Outcome {
             responses: times.len(),

@@ -3,8 +3,8 @@
 //! The normal clients' load is measured before, during and after each [`Scenario`]. The results
 //! show whether the clients got responses, how the server treated the attackers' connections, and
 //! whether the server recovered ([`judge()`]). Servers are not compared with each other. Each
-//! server runs alone and is compared with its own results from a second earlier. A server that is
-//! down is started again for the next scenario.
+//! server runs alone and is compared with its own results from just before the attack. A server
+//! that hotlap started and that is down is started again for the next scenario.
 //!
 //! A server that is already running is attacked only if it is on this machine, unless the caller
 //! allows other machines.
@@ -138,7 +138,7 @@ pub struct Subject {
     pub good: usize,
     /// The trials, one for each scenario that was run.
     pub trials: Vec<StressTrial>,
-    /// Why there are no more trials, if the server could not be started or restarted.
+    /// The failure because of which the remaining scenarios were not run.
     pub failure: Option<ServerFailure>,
     /// What the user should know.
     pub notes: Vec<String>,
@@ -172,7 +172,7 @@ impl Subject {
         }
     }
 
-    /// The scenarios that have not been run yet. Empty if the server could not be started.
+    /// The scenarios that have not been run yet. Empty after a failure.
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
         let left = scenarios.iter().filter(|s| !is_done(s));
@@ -348,7 +348,7 @@ impl<'a> Attacked<'a> {
         }
     }
 
-    /// Loads the server without counting, then reads its CPU time without load.
+    /// Loads the server, then reads its CPU time without load.
     fn warm_up(&mut self) -> Result<(), ServerFailure> {
         let warm = self.setting.timing.warm;
         let mut fared = self.measure(warm);

@@ -38,7 +38,7 @@ impl Suite {
     /// Reads a suite from a file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is invalid. The error names the file and the line.
+    /// Fails if the file is unreadable or invalid. The error names the file and any known line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
@@ -51,7 +51,7 @@ impl Suite {
     /// Parses a suite.
     ///
     /// # Errors
-    /// Fails if the suite is invalid. The error names the file and the line.
+    /// Fails if the suite is invalid. The error names the file and, if known, the line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
         file::parse(text, file)
     }

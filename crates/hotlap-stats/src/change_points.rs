@@ -1,4 +1,4 @@
-//! Finds change points, at which a figure moved to another level in a history of stored runs.
+//! Finds the points at which a figure moved to another level in a history of stored runs.
 
 use crate::estimate::{MAD_TO_SD, median};
 
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns an approximately normal value, which is the sum of twelve uniform values.
+    /// Returns an approximately normal value: the sum of twelve uniform values, minus 6.
     fn noise(random: &mut Pcg64Mcg) -> f64 {
         (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
     }

@@ -199,7 +199,7 @@ pub fn by_node(values: ByRestart, node_of: &[u32]) -> Vec<(u32, f64)> {
     values.into_iter().filter_map(of_node).collect()
 }
 
-/// How much nodes differ in a ratio, which is the variance component above restarts.
+/// How much a ratio differs between nodes: the variance component above restarts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeSpread {
     /// The number of nodes.

@@ -47,8 +47,8 @@ pub fn proportion(count: u32, of: u32) -> Estimate {
     Estimate { value: share, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
 }
 
-/// Returns the median, which is the mean of the middle two for an even number of values. `None`
-/// without values.
+/// Returns the median. For an even number of values, the median is the mean of the middle two.
+/// `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -60,8 +60,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The standard deviation of normal values as a multiple of their median absolute deviation, which
-/// is 1 / Φ⁻¹(3/4).
+/// The standard deviation of normal values as a multiple of their median absolute deviation:
+/// 1 / Φ⁻¹(3/4).
 pub(crate) const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 
 /// Returns the median absolute deviation from the median, times 1.4826. This figure estimates the

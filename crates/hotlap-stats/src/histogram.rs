@@ -7,7 +7,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The longest time that can be distinguished, which is one hour, in nanoseconds.
+/// The longest time that a histogram distinguishes: one hour, in nanoseconds.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns
@@ -146,8 +146,8 @@ impl<'de> Deserialize<'de> for Histogram {
 /// The number of ticks in each halving of the distance to 100%, as HdrHistogram prints them.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// The number of counts per bucket at three significant digits, which is the smallest power of two
-/// that distinguishes 2 × 10³ values.
+/// The number of counts per bucket at three significant digits: the smallest power of two that
+/// distinguishes 2 × 10³ values.
 const SUB_BUCKETS: u32 = 2048;
 
 impl Histogram {

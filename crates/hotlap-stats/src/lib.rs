@@ -8,8 +8,8 @@
 //!    age of each request without a response in [`Censored`]. Both together give a [`Survival`]
 //!    curve, from which each [`Percentile`] is read. A percentile may be a lower bound.
 //!    [`samples_suffice`] says whether there are enough samples for a percentile.
-//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. The detector
-//!    reports when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
+//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It returns the
+//!    [`SteadyState`] of the server so far, and finally the [`Class`] of the warm-up.
 //! 3. **One server.** A [`Reading`] holds the result of a server in one round. [`level`] turns the
 //!    totals of all restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into

@@ -109,7 +109,7 @@ const LEAST_DF: usize = 3;
 /// The change of a server's cost from the first to the last round of a restart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// The change in log units, which is negative if the cost falls.
+    /// The change in log units, negative if the cost falls.
     pub log: f64,
     /// The probability that chance alone makes a change at least as large, if rounds are
     /// independent.
@@ -200,8 +200,8 @@ impl Bursts {
     }
 }
 
-/// A start is odd if the server's cost after it differs by more than this ratio from the cost after
-/// most of its starts. The value is a convention.
+/// A start is odd if the server's cost after it differs by more than this ratio from the median of
+/// all its starts. The value is a convention.
 const ODD: f64 = 1.15;
 
 /// The smallest number of starts among which one can be odd.

@@ -40,9 +40,9 @@ const HIDDEN: f64 = 5.0;
 const HIDDEN_STRETCHES: usize = 3;
 
 /// The number of stretches for which a server with a possible compiler must be level, by
-/// convention. The rule applies if nothing else shows whether the compiler is done. Such a server
-/// became several times faster, or was much faster after an earlier start. Compilers pause between
-/// their tiers: the compiler of java/jetty paused for up to three seconds on one core.
+/// convention. Such a server became several times faster, or was much faster after an earlier
+/// start, and nothing else shows whether a compiler is done. Compilers pause between their tiers:
+/// the compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
 /// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
@@ -82,8 +82,8 @@ impl SteadyDetector {
         self.state()
     }
 
-    /// Returns what a warm-up of this many windows, steady from the window `since` on, says about
-    /// the next warm-up of the same program. The detector may have seen only the last windows.
+    /// Summarizes a warm-up of this many windows, steady from the window `since` on, for the next
+    /// warm-up of the same program. The detector may have seen only the last windows.
     pub fn summary(&self, class: Class, since: usize, windows: usize) -> PreviousWarmup {
         let last = self.curve.len().min(self.shortest_line());
         PreviousWarmup {
@@ -142,8 +142,8 @@ impl SteadyDetector {
         (rise <= self.settings.tolerance).then_some(n)
     }
 
-    /// Returns the number of last windows whose noise hides any trend. `None` if the noise does not
-    /// hide it. The line through these windows must be level, with an error of at most five times
+    /// Returns the number of last windows whose noise hides any trend. `None` if there is no such
+    /// number. The line through these windows must be level, with an error of at most five times
     /// the tolerance. Waiting longer would not help, because the laps will be as noisy. At least
     /// three stretches are required, because the error of a slope falls with the number of windows
     /// to the power of 1.5. A burst of a neighbour also looks level, but for a shorter time.

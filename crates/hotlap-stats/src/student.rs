@@ -115,7 +115,7 @@ fn density(t: f64, df: f64) -> f64 {
     (ln_front - half * (t * t / df).ln_1p()).exp()
 }
 
-/// The number of degrees of freedom that stands for infinitely many, with an error of about 1 in
+/// The number of degrees of freedom that is used for infinitely many, with an error of about 1 in
 /// 10⁵. With this number in the denominator, F becomes χ² divided by its degrees of freedom.
 pub(crate) const MANY: f64 = 1e5;
 

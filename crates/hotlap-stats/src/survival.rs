@@ -96,8 +96,8 @@ impl Survival {
         self.len == 0
     }
 
-    /// Returns the longest time seen, which is a lower bound if a request without a response is at
-    /// least as old.
+    /// Returns the longest time seen. The time is a lower bound if a request without a response is
+    /// at least as old.
     pub fn longest(&self) -> Percentile {
         self.longest
     }
@@ -349,7 +349,7 @@ pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
 /// become due. Both limit the number of requests that one stall delays together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Concurrency {
-    /// The number of requests that can be in flight, which is connections × pipeline.
+    /// The number of requests that can be in flight: connections × pipeline.
     pub in_flight: u64,
     /// The number of requests that become due per second. `None` in a closed loop.
     pub rate: Option<f64>,

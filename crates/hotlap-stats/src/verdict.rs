@@ -1,4 +1,4 @@
-//! Verdicts and ranks, which state which differences between servers count.
+//! Verdicts and ranks: which differences between servers count.
 //!
 //! A verdict needs at least [`MIN_RESTARTS`] restarts, and a p-value that is at most alpha after
 //! correction for the number of comparisons ([`holm`]). If copies of one program differ, there are
@@ -105,9 +105,9 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 /// and extends 12.7 standard errors to either side.
 pub const MIN_RESTARTS: u32 = 3;
 
-/// Verdicts are withheld if the A/A control differs from the reference with a smaller p-value. One
-/// in a hundred runs loses its verdicts by chance. The control is a diagnostic, not a threshold for
-/// differences.
+/// Verdicts are withheld if the A/A control differs from the reference with a p-value below this.
+/// One in a hundred runs loses its verdicts by chance. The control is a diagnostic, not a threshold
+/// for differences.
 pub const CONTROL_ALPHA: f64 = 0.01;
 
 /// The reason why a comparison is inconclusive.

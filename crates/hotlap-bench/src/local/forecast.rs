@@ -19,8 +19,8 @@ use crate::participant;
 use crate::runner::{Probed, Ready, Runner, TOLERANCE, TrialWindow, Warmup};
 use crate::schedule;
 
-/// The approximate time to verify some servers at the same time. The first value is for the first
-/// restart, in which some checks wait for a second. The second value is for later restarts.
+/// The approximate time to verify a group of servers at the same time. The first value is for the
+/// first restart, in which some checks wait for a second. The second value is for later restarts.
 const VERIFYING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(200)];
 
 /// The approximate time to thaw and freeze a server, in addition to its slice.
@@ -60,9 +60,9 @@ pub struct Forecast {
     pub starting: Duration,
     /// The time until the last server is stopped.
     pub whole: Duration,
-    /// The number of restarts.
+    /// The number of restarts, if servers are compared.
     pub restarts: u32,
-    /// The number of rounds in all restarts.
+    /// The number of rounds in all restarts, if servers are compared.
     pub rounds: u32,
 }
 

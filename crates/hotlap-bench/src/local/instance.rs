@@ -45,7 +45,7 @@ const MEMORY_EVERY: Duration = Duration::from_millis(300);
 /// restart*).
 const LAPS_A_SET: u32 = 2;
 
-/// Connections that were idle for longer than this are replaced before the next slice, because many
+/// Connections that were idle for longer than this are replaced before the next lap, because many
 /// servers close idle connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -107,7 +107,7 @@ impl Conditions {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
 
-    /// Sleeps until the deadline. Returns false if the user interrupted, which also ends the load.
+    /// Sleeps until the deadline. If the user interrupts the run, ends the load and returns false.
     fn wait(&self, session: &dyn RunningLoad, until: Instant) -> bool {
         let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), &self.stop);
         if !is_over {
@@ -174,10 +174,10 @@ pub(super) struct Instance {
     uncounted: Option<String>,
     /// Whether instruments can be used on the server.
     observes: bool,
-    /// Whether the server has been verified against its whole contract.
+    /// Whether the server has passed a verification.
     pub verified: bool,
     /// Conformance checks of the latest verification: the number passed, and the total. Both are 0
-    /// if the checks were not repeated.
+    /// if the checks were not run.
     conformance: (u32, u32),
     /// The database's work for each request, as counted by the latest full verification.
     database_work: Vec<Option<DatabaseWork>>,
@@ -192,7 +192,7 @@ pub(super) struct WarmupProfile {
     pub service: Duration,
     /// Whether a compiler was seen.
     compiles: bool,
-    /// The median cost of the last bursts, in nanoseconds. `None` if the load had no bursts.
+    /// The median cost of the last bursts, in nanoseconds. `None` if there were too few bursts.
     burst_ns: Option<f64>,
 }
 
@@ -272,7 +272,7 @@ pub(super) struct Between {
     pub wall_ns: u64,
     /// The server's CPU time. `None` if the server's processes are unknown.
     pub cpu_ns: Option<u64>,
-    /// CPU time of the run's database. `None` without one.
+    /// CPU time of the run's database. `None` without a database.
     pub database_ns: Option<u64>,
     pub slices: u32,
     /// The longest silence of the server's host.
@@ -481,7 +481,7 @@ impl Instance {
         self.memory.map(|(_, memory)| memory)
     }
 
-    /// Freezes the server. Does nothing for a server that is not a child of hotlap.
+    /// Freezes the server. A server that is not a child of hotlap keeps running.
     ///
     /// # Errors
     /// Fails if the server could not be frozen and keeps running. The error states the cause.
@@ -543,7 +543,7 @@ impl Instance {
     }
 
     /// Sends one request that is safe to repeat, and waits up to `limit` for the response. If the
-    /// contract has no such request, any response to a GET of the same path counts.
+    /// contract has no such request, any response to a GET of its first path counts.
     fn asks_safely(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not running")?;
         let exchanges = self.participant.contract.with_values(0).exchanges;

@@ -39,21 +39,21 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
 /// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
-/// 12 ms than without slices. The interval of its probes extended beyond 5% in ten of ten runs, so
-/// the median of the probes says nothing about that effect (docs/lab-notebook.md).
+/// 12 ms than without slices. In ten of ten runs, the interval of Jetty's probes extended beyond
+/// 5%, so the median of the probes does not show this effect (docs/lab-notebook.md).
 const UNKNOWN: f64 = 1.05;
 
 /// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine
 /// would nearly always have an interval that extends beyond [`UNKNOWN`].
 const MANY: usize = 16;
 
-/// The shortest slice in which a load begins and ends rather than being continued. Loads at a rate
-/// need such slices. Counted side effects need them too, because the server's log has to settle
-/// first, which takes 50 ms or more.
+/// The shortest slice that has a load of its own, rather than a part of a continued load. Loads at
+/// a rate need such slices. Counted side effects also need them, because the server's log has to
+/// settle first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
 /// A server that was frozen for this long is loaded before its slices, because its timers went on.
-/// Node's pool of connections to PostgreSQL, for example, closes them after 10 s without a request.
+/// Node's PostgreSQL pool, for example, closes a connection after 10 s without a request.
 pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
 /// How long a server is loaded after a long freeze, by convention. In one run, Fastify cost as
@@ -65,8 +65,8 @@ pub(super) const AWAKE: Duration = Duration::from_millis(500);
 /// at the edges would dominate.
 const SERVICE_TIMES: u32 = 4;
 
-/// The minimum length of a slice, in delays of readings from another host. The two edges of a
-/// window are then known to within 0.3% of its length.
+/// The minimum length of a slice, in delays of readings from another host. Each edge of a window is
+/// then known to within 0.3% of the window's length.
 const DELAYS: u32 = 333;
 
 /// Returns the shortest slice for a host whose readings have this delay.
@@ -86,8 +86,8 @@ pub fn lead_in(window: Duration) -> Duration {
 /// Returns the lead-in of the slice with this number. A server that answers all of its connections
 /// at once does so in steps, each one or two service times long. Every slice begins with all
 /// connections idle, so with equal lead-ins all windows would open in the same phase of a step. All
-/// of them would count the same part of a step too many or too few. Lead-ins are therefore spread
-/// evenly over at least two service times, by multiples of the golden ratio.
+/// windows would then count too many requests, or all too few. Lead-ins are therefore spread evenly
+/// over at least two service times, by multiples of the golden ratio.
 pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Duration {
     let place = (f64::from(slice) * 0.618_033_988_749_895).fract();
     let mean = lead_in(window);
@@ -139,7 +139,7 @@ enum Stage {
     Settled,
 }
 
-/// Programs that recover within the current length or a shorter one.
+/// Programs that recover within the current length or a shorter one, or whose cost is unknown.
 type Passed = BTreeSet<usize>;
 
 /// The requirements of a server for the length of a slice.
@@ -147,7 +147,7 @@ type Passed = BTreeSet<usize>;
 pub(super) struct Needs {
     /// The server's mean service time.
     pub service: Duration,
-    /// Whether the server needs slices that begin and end with the load.
+    /// Whether the server needs slices that have a load of their own.
     pub whole: bool,
     /// The longest delay from the request for a reading to the reading itself. Not zero if the
     /// server runs on another host or is loaded from one.
@@ -309,8 +309,8 @@ fn most_probes(length: Duration, limit: Duration) -> u32 {
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server costs the same in slices as alone, given its cost ratios. `None` if the
-/// interval includes a limit and more probes are possible.
+/// Whether a server costs the same in slices as alone, given its cost ratios. `None` if the ratios
+/// do not decide yet and more probes are possible.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;

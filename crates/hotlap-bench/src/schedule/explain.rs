@@ -31,12 +31,12 @@ const INSTRUMENTS: [(Instrument, bool); 3] =
     [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
 
 /// The distance between the step numbers of two kinds of laps within a round, so that each kind has
-/// its own order. A lap has fewer slices than this.
+/// its own order. No kind has as many steps in a round.
 const STEPS_APART: u32 = 1 << 16;
 
 impl Schedule<'_> {
-    /// Runs the laps that explain differences, in separate restarts, for this long after the first
-    /// start.
+    /// Runs the laps that explain differences, in separate restarts. The first start does not count
+    /// against the budget.
     pub(super) fn explain(&mut self) -> Over {
         let Experiment { budget, restarts, rounds, .. } = *self.experiment;
         let (budget, restarts, rounds) = match self.experiment.explain {
@@ -222,7 +222,7 @@ mod tests {
         let count = |instrument| laps.iter().filter(is_with(instrument)).count();
         assert_eq!(count(None), 2 * 4 * 2 * 2);
         assert_eq!(count(Some(Instrument::Profile)), 2 * 4 * 2 * 2);
-        // The first and the fourth round of each restart have one such lap of both servers.
+        // The first and the fourth round of each restart have one such lap of each server.
         assert_eq!(count(Some(Instrument::SystemCalls)), 2 * 2 * 2);
         assert_eq!(count(Some(Instrument::Events)), 2 * 2 * 2);
         let plain: Vec<&String> = runner.log.iter().filter(|l| l.starts_with("slice")).collect();

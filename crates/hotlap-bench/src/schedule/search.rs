@@ -44,14 +44,14 @@ const LOWEST: f64 = 0.01;
 /// The time for holding a server is the server's share of the budget divided by this number.
 const HOLDING: u32 = 3;
 
-/// The step and the largest number of steps by which a server's rate is lowered if it misses a goal
-/// while it is held. The capacity is known to within a few per cent.
+/// The factor by which a server's rate is lowered if the server misses a goal while it is held, and
+/// the maximum number of times. The capacity is known to within a few per cent.
 const STEP_DOWN: (f64, u32) = (0.95, 3);
 
-/// After this many trials in a row in which the generator was late, the generator is the limit,
-/// unless a trial has missed the goals. In that case the capacity is below what the generator can
-/// offer, and something else made it late. Before any trial counts, the rate is lowered instead:
-/// possibly something else disturbs the generator for a while.
+/// If the generator was late in this many trials in a row, the generator is the limit, unless a
+/// trial has missed the goals. In that case the capacity is below what the generator can offer, and
+/// something else made the generator late. Before any trial counts, the rate is lowered instead,
+/// because something else possibly disturbs the generator for a while.
 const LATE_IN_A_ROW: u32 = 3;
 
 /// The state of the search on one server under one load.
@@ -322,7 +322,7 @@ mod tests {
 
     const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-    /// Returns a search on two servers. The second server is twice as fast as the first.
+    /// Returns an experiment that searches for the capacities of two servers.
     fn search(restarts: Option<u32>, precision: Option<f64>) -> Experiment {
         Experiment {
             participants: experiment(None, None).participants.into_iter().take(2).collect(),

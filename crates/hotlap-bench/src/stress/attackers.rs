@@ -43,8 +43,8 @@ pub struct Fate {
 /// The interval at which the loop looks for clients with something to do.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The number of new connections per tick. At this pace, 2,000 clients connect within 0.2 s,
-/// without overflowing the accept queue in one millisecond.
+/// The number of new connections per tick. At this pace, 2,000 clients take 0.2 s to connect, so
+/// they do not overflow the accept queue all at once.
 const NEW_PER_TICK: usize = 100;
 
 /// Running attackers, which stop when this value is dropped.
@@ -297,7 +297,7 @@ impl AttackLoop {
         }
     }
 
-    /// Handles a client's socket being ready.
+    /// Handles an event on a client's socket.
     fn ready(&mut self, number: usize, buffer: &mut [u8]) -> Next {
         let message = &self.messages[number % self.messages.len()];
         let client = &mut self.clients[number];

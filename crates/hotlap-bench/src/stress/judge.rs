@@ -19,9 +19,9 @@ use super::attackers::Fate;
 pub enum Impact {
     /// No other impact applies.
     Unaffected,
-    /// The normal clients had less than [`PACE`] of their fair share of the previous throughput, or
-    /// a higher p99. The p99 was more than [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`]
-    /// longer.
+    /// The normal clients had less than [`PACE`] of their fair share of the previous throughput. Or
+    /// their p99 was more than [`P99_TIMES`] times the fair p99, and more than [`P99_LEAST_NS`]
+    /// above the previous p99.
     Slowed,
     /// The server recovered only in part, or kept resources. Its throughput was less than
     /// [`PACE_AFTER`] of the previous one in each of several measurements. Or it kept more than
@@ -44,7 +44,7 @@ pub const PACE: f64 = 0.5;
 /// is only a third, because a machine that slows down for seconds looks the same.
 pub const PACE_AFTER: f64 = 1.0 / 3.0;
 
-/// A p99 this many times the fair one counts as slow, if it is also [`P99_LEAST_NS`] longer.
+/// A p99 above this many times the fair p99 counts as slow, if it also grew by [`P99_LEAST_NS`].
 pub const P99_TIMES: f64 = 10.0;
 
 /// A p99 counts as slow only if it grew by more than a tenth of a second. Shorter delays are normal
@@ -225,7 +225,7 @@ impl Observed {
 }
 
 impl ClientService {
-    /// The number of requests that failed, or that hung when the window closed.
+    /// The number of requests that failed or hung. At least 1 if no connection was established.
     pub fn failed(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|f| f.count).sum();
         (failures + self.unanswered).max(u64::from(self.unreachable.is_some()))
@@ -248,7 +248,7 @@ impl ClientService {
 }
 
 impl Reason {
-    /// The impact that this reason stands for.
+    /// The impact that follows from this reason.
     pub fn impact(&self) -> Impact {
         match self {
             Self::Ended(_) | Self::Mute | Self::ErrorsAfter(..) => Impact::Down,

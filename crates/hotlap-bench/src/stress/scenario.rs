@@ -70,7 +70,7 @@ pub enum Says {
     SlowHead,
     /// The head of a POST at once, then its body one byte at a time.
     SlowBody,
-    /// Bytes that are not HTTP: in turn, a TLS client hello, zeros, a word, or a malformed header.
+    /// Invalid HTTP. Clients take turns: a TLS client hello, zeros, a word, a malformed header.
     Garbage,
     /// A correct request with a header of this many bytes.
     Header(usize),

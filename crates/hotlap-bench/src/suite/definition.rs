@@ -123,7 +123,7 @@ pub struct Loading {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRequest {
-    /// The method: `GET`, or `POST` with a body.
+    /// The method. By default `GET`, or `POST` with a body.
     pub method: Option<String>,
     /// The path, `/` by default.
     pub path: Option<String>,
@@ -201,7 +201,7 @@ pub struct Absent {
     pub why: String,
 }
 
-/// A value as text with its line, because the caller parses it.
+/// A value that the caller parses: its text, and the line of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The text of the value, as written.
@@ -213,7 +213,7 @@ pub struct Written {
 /// Why a suite cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SuiteError {
-    /// The file is invalid.
+    /// The file is invalid or cannot be read.
     #[error("{}{}: {what}", file.display(), line.map(|l| format!(":{l}")).unwrap_or_default())]
     Wrong {
         /// The file.

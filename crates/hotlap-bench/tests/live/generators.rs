@@ -92,7 +92,7 @@ fn sent(lap: &Lap) -> u64 {
     lap.generators.iter().map(|own| own.sent).sum()
 }
 
-/// Counts do not depend on the clock of the host. A lap may be excluded, but no count is wrong.
+/// Counts do not depend on a generator's clock. A lap may be excluded, but no count is wrong.
 #[test]
 fn the_counts_of_a_lap_equal_those_of_the_server() {
     let server = TestServer::responding(HELLO);
@@ -155,7 +155,7 @@ fn a_lap_at_a_rate_is_that_of_all_generators_together() {
     let length = Duration::from_millis(500);
     let trial = TrialWindow { rate: 400.0, length, seed: 1, holds: false };
     let lap = runner.trial_lap(0, 0, trial).expect("a lap");
-    // Afterwards, single requests test if the server has recovered.
+    // The server may get more requests than the generators send for the lap.
     let after = server.requests() as u64 - before;
     assert!((sent(&lap)..sent(&lap) + 100).contains(&after), "{after} and {}", sent(&lap));
     // 200 requests are due in the window, with a standard deviation of 14.

@@ -33,8 +33,8 @@ impl Drop for Guard {
     }
 }
 
-/// Sends this many requests over one connection. The first and the last response report the
-/// server's own CPU time. Returns both times in nanoseconds.
+/// Sends this many requests over one connection. Each response reports the server's CPU time.
+/// Returns the first and the last of these times, in nanoseconds.
 fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     let mut stream = TcpStream::connect(address)?;
     let mut told = Vec::new();
@@ -56,9 +56,9 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     Ok((told[0], told[told.len() - 1]))
 }
 
-/// Compares the measured CPU time with the time that the server itself reports. A time that the
-/// server reports before a sample is at most the sampled time, and vice versa. Other load on the
-/// machine therefore makes no difference.
+/// Compares the measured CPU time with the time that the server itself reports. A time reported
+/// before a sample is at most the sampled time, and a time reported after the sample is at least
+/// that. Other load on the machine therefore makes no difference.
 fn assert_is_the_servers(started: &mut Up<LocalServer>) {
     let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
     let mut sample = || started.server.sample(&|| 0).cpu_ns.expect("it is measured");
@@ -183,7 +183,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     let (own, roots) = (number("own"), number("roots"));
     let states = [state(own), state(roots)];
     std::fs::write(path.join("seen"), "").unwrap();
-    // No other user may end this process, and its supervisor waits for it.
+    // Only root may end this process, and the supervisor waits for its end.
     kill_process(pid(roots), Signal::KILL).unwrap();
     hotlap.0.wait().unwrap();
     let result = std::fs::read_to_string(path.join("result")).unwrap();

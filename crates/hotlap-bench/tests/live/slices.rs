@@ -131,7 +131,7 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     });
     assert_eq!((over, laps.len()), (Over::Done, 2 * 2 * 2));
     assert_eq!(notes, [""; 0]);
-    // A lap has eight slices, or more if responses take as long as a slice.
+    // A lap of this length has eight slices.
     let own = |lap: &Lap| lap.usage.and_then(|usage| usage.slices).expect("it is measured");
     let a_lap = own(&laps[0]);
     assert!(a_lap >= 8 && laps.iter().all(|lap| own(lap) == a_lap), "{a_lap}");

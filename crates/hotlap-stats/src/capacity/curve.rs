@@ -199,8 +199,8 @@ impl<'a> Model<'a> {
         self.information() > KNOWN
     }
 
-    /// Returns the average information that the trials of one restart have on its crossing, which
-    /// is the inverse of the variance.
+    /// Returns the average information that the trials of one restart have on its crossing: the
+    /// inverse of the crossing's variance.
     fn information(&self) -> f64 {
         let trials = self.restarts.iter().map(Vec::len).sum::<usize>() as f64;
         INFORMATION * trials / self.restarts.len() as f64 * self.slope.powi(2)

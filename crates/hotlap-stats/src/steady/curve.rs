@@ -1,5 +1,4 @@
-//! The curve of a warm-up, which is the speed of each window so far, and figures derived from the
-//! curve.
+//! The curve of a warm-up (the speed of each window so far), and figures derived from the curve.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +23,9 @@ pub enum Class {
 /// convention (docs/rules.md, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
-/// A server is not flat if its first windows reach less than this share of the steady level, or the
-/// reverse, however noisy the steady part is. The share is a convention. If it is too high, servers
-/// are merely warmed up for longer.
+/// A server is not flat if its first windows reach less than this share of the steady level, or
+/// vice versa, however noisy the steady part is. The share is a convention. If the share is too
+/// high, servers are merely warmed up for longer.
 const FLAT_FROM: f64 = 0.7;
 
 /// A server whose first windows reach less than this share of its level has a compiler at work.

@@ -1,4 +1,4 @@
-//! Simulated servers with a true cost of 1, on a busy machine.
+//! Simulated servers whose true cost is known, on a busy machine.
 
 use hotlap_stats::{Reading, Share};
 use rand::{RngExt, SeedableRng};

@@ -21,7 +21,7 @@ const MOST_RACES: u32 = 20;
 /// The largest number of races of only the good and the bad commit.
 const FIRST_RACES: u32 = 3;
 
-/// What became of the bisections of some histories.
+/// The outcomes of the bisections of some histories.
 #[derive(Debug, Default)]
 struct Bisections {
     /// The first race found no difference.

@@ -1,5 +1,5 @@
-//! Comparison with other tools. The expression above each value computed it, in SciPy 1.17.1 with
-//! NumPy 2.4.6 unless stated otherwise.
+//! Comparison with other tools. Each value was computed with the expression above it, in SciPy
+//! 1.17.1 with NumPy 2.4.6 unless stated otherwise.
 
 use hotlap_stats::{Mean, effect, holm, mad, samples_suffice, student};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{Mean, student};
 
-/// An estimator, which is given one pair per restart, labelled with its node.
+/// An estimator. It gets one pair per restart, labelled with the restart's node.
 pub type Candidate = fn(&[(u32, f64)]) -> (f64, f64);
 
 pub const CANDIDATES: [(&str, Candidate); 4] = [

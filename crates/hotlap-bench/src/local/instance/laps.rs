@@ -114,8 +114,8 @@ impl Instance {
         };
         // The server must run before the window opens. A call to another host takes a while, and a
         // generator that never sleeps may keep this thread from its core for milliseconds. If
-        // server and generator share a core, a running server may keep this thread from it, so the
-        // window opens first.
+        // server and generator share their cores, a running server may also delay this thread, so
+        // the window opens first.
         if !self.run.setting.cores.shared || self.is_elsewhere() {
             self.thaw();
         }
@@ -227,7 +227,7 @@ impl Instance {
     }
 
     /// Returns the outcome unless the server hangs. A lap without a response is valid, because it
-    /// shows a stall. Once its requests time out, the server is dropped unless it responds to a new
+    /// shows a stall. Once requests time out, the server is dropped unless it responds to a new
     /// request.
     fn unless_it_hangs(&mut self, outcome: Outcome) -> Result<Outcome, ServerFailure> {
         let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
@@ -336,8 +336,8 @@ impl Instance {
     }
 
     /// Waits until a server that was loaded at a rate is idle again. The server is idle once two
-    /// single requests in a row take no longer than [`CALM`] or its mean service time under
-    /// saturation.
+    /// single requests in a row take no longer than [`CALM`] or, if longer, the server's mean
+    /// service time under saturation.
     pub fn recover(&mut self, load: usize, rate: f64) -> Result<(), ServerFailure> {
         self.thaw();
         let calm = CALM.max(self.service(load));
@@ -364,7 +364,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The instruments that can be used on the server, and what they cannot see.
+    /// The instruments that can be used on the server, and what cannot be observed.
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let none = || (Vec::new(), vec![not_running()]);
         self.server.as_ref().map_or_else(none, |server| server.instruments())
@@ -387,8 +387,8 @@ impl Instance {
     }
 
     /// Runs a lap whose instrument is on from before the first request until all requests are
-    /// answered. The instrument therefore sees only whole requests, and all requests are counted.
-    /// The lap's usage is sampled at the same two moments.
+    /// answered, within a limit. The instrument therefore sees whole requests, and all requests are
+    /// counted. The lap's usage covers the same time.
     fn observed(
         &mut self,
         load: usize,

@@ -18,7 +18,7 @@ use crate::runner::Ready;
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
-    /// The files that the server's command names on this machine. None if a command prepares each
+    /// The files that the server's command names on this machine. Empty if a command prepares each
     /// start, because that command may build the files.
     fn files(&self) -> Vec<NamedFile> {
         let is_here = self.run.setting.host.is_here();
@@ -90,7 +90,7 @@ impl Instance {
     }
 
     /// Verifies a server after a later start: its responses must still be correct. A request that
-    /// is not safe to repeat is not sent again.
+    /// the user defined is sent again only if it is safe to repeat.
     fn examine_again(&self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
         let is_custom = self.participant.contract.is_custom();
         let tries = self.participant.requirements.tries();
@@ -114,7 +114,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Verifies a server against its contract. The first verification is in full, over the
+    /// Verifies a server against its contract. The first verification is usually in full, over the
     /// protocols of all loads. Later verifications only check the responses to the contract's
     /// requests.
     pub fn examine(&mut self) -> Result<(), ServerFailure> {
@@ -131,7 +131,7 @@ impl Instance {
         let contract = &self.participant.contract;
         if contract.fields.order.is_some() {
             // A recording defines the correct status of each response. A few of its many paths may
-            // have other responses by now, so nothing is learned from them, and wrong responses
+            // have other responses by now, so nothing is learned from responses, and wrong ones
             // count.
             self.requests = contract.unverified_requests(&self.host);
             return Ok(());
@@ -227,7 +227,7 @@ impl Instance {
         Err(self.refused(&over, findings.failures()))
     }
 
-    /// Proves that the server queries its database as its contracts demand. One protocol is enough,
+    /// Proves that the server queries its database as the contract demands. One protocol is enough,
     /// because the statements of a request do not depend on the protocol.
     fn prove(&mut self, target: &Target) -> Result<(), ServerFailure> {
         let Some(server) = &self.server else { return Ok(()) };

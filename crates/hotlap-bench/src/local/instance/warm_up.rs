@@ -4,7 +4,7 @@
 //! under load. On one core, java/jetty was steady after 30 s, and on two cores after 9 s. A server
 //! with a compiler may therefore use all cores of the run at first.
 //!
-//! Afterwards, the server is loaded in bursts on its own cores, with pauses as between slices. A
+//! Afterwards, such a server is loaded in bursts on its own cores, with pauses as between slices. A
 //! server that has only seen steady load takes other paths when the load pauses, and its code is
 //! compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs. For
 //! the first three seconds of the laps, its compiler was busy (2026-11-24).
@@ -45,8 +45,8 @@ const AT_WORK: f64 = 0.03;
 /// The longest pause after a burst.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The interval between two checks for background work. A server is idle once it uses less than
-/// [`IDLE`] of an interval.
+/// The interval between two checks for background work. A server is idle once its CPU time is less
+/// than [`IDLE`] of an interval.
 const LOOK: Duration = Duration::from_millis(20);
 const IDLE: f64 = 0.1;
 
@@ -69,8 +69,8 @@ struct Climb {
 
 impl Climb {
     /// Puts the windows of an earlier load before the windows of this load. If the server became
-    /// steady under the earlier load and is level from the beginning of this load, it counts as
-    /// steady from the earlier time on.
+    /// steady under the earlier load and was level throughout this load, it counts as steady from
+    /// the earlier time on.
     fn after(mut self, earlier: Self) -> Self {
         let windows = earlier.windows.len();
         (self.since, self.class) = match (self.class, earlier.class) {
@@ -90,7 +90,7 @@ struct AtWork(Vec<u64>);
 impl AtWork {
     /// Records another window, and returns whether the compiler is done.
     fn is_done(&mut self, compiler: Compiler) -> bool {
-        // The compiler's threads may do other work too and never rest, so only the cost decides.
+        // Threads of unknown purpose may never rest, so only the server's cost decides.
         let Compiler::Named { cpu_ns } = compiler else { return self.0.is_empty() };
         self.0.push(cpu_ns);
         let stretch = DetectorSettings::default().stretch;
@@ -109,7 +109,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// The lower bound of the time limit. All bursts of one comparison fit into it.
+    /// The shortest time limit for bursts. All bursts of one comparison fit into this time.
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
 
