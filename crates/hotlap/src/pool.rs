@@ -3,7 +3,7 @@
 //!
 //! [`division`] decides which servers a shard measures. The record of the shard's run names these
 //! servers ([`crate::model::Shard`]). [`merge`] makes one run from the shards of one kind of
-//! machine. Shards that [`apart`] finds far from the others are not merged.
+//! machine. Shards that [`apart`] finds unusable or unusual are not merged.
 
 pub mod apart;
 pub mod division;

@@ -291,7 +291,7 @@ fn walk(value: &mut Value) {
     }
 }
 
-/// Whether a word is a dash and short options that take no value.
+/// Whether a word is a dash and lower-case letters, such as `-k`, or only a dash.
 fn is_short(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()))
 }
@@ -304,8 +304,8 @@ fn names_a_secret(name: &str) -> bool {
 }
 
 /// Returns a text without values that are assigned to names of secrets, and without the values of
-/// the usual headers. A value follows `=`, or `:` and a quote as in JSON, or an option and a blank.
-/// Each value is passed to `found`.
+/// the usual headers. A value follows `=`, a colon and a quote as in JSON, the colon of a usual
+/// header, or an option and a blank. Each value is passed to `found`.
 fn assignments(text: &str, mut found: impl FnMut(&str)) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let mut out = String::with_capacity(text.len());

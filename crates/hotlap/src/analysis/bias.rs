@@ -52,8 +52,8 @@ pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     Mean::known(server.0 - other.0, server.1.hypot(other.1))
 }
 
-/// The smallest change of cost within a restart that is always reported, as a share. With such a
-/// change, the mean of the restart is off by half of the change. The limit is a convention.
+/// The smallest change of cost within a restart that is reported at any speed, as a share. With
+/// such a change, the mean of the restart is off by half of the change. The limit is a convention.
 const CHANGED: f64 = 0.05;
 
 /// The limits for a smaller change that is fast: the change as a share of the cost, and that share

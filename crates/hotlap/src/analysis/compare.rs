@@ -24,8 +24,8 @@ pub type ServerPair = (usize, usize);
 pub struct ServerComparison {
     /// The ratio of the server's figure to the other server's figure, and the verdict.
     pub found: PerMeasure<Found>,
-    /// Why requests/s have no verdict. `None` if they have one, or if the two servers have no round
-    /// in common.
+    /// What is known instead of a ratio of requests/s. `None` unless the generator limits a server,
+    /// or both servers serve the full rate of an open loop.
     pub limited: Option<Limited>,
 }
 

@@ -1,9 +1,9 @@
 //! Finds shards to set apart, because their node was disturbed or differs from what it reports.
 //!
-//! Only the A/A control and the ceiling decide, because they are the same programs in every shard.
-//! The servers whose ratios are merged never decide, because that would select results by their
-//! values. A node that makes all servers equally faster or slower does not change their ratios, so
-//! the limits are wide.
+//! Only the reference, the A/A control and the ceiling decide. They are in every shard. The servers
+//! whose ratios are merged never decide, because that would select results by their values. A node
+//! that makes all servers equally faster or slower does not change their ratios, so the limits are
+//! wide.
 
 use hotlap_stats::{mad, median};
 

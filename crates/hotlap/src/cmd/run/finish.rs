@@ -97,8 +97,8 @@ fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
         || kept.run.explain.iter().flat_map(|explains| &explains.lap.failed).any(is_wrong)
 }
 
-/// Whether a server failed more requests under a load than the validity checks allow in a lap.
-/// Searches and stress runs do not count, because they make servers fail on purpose.
+/// Whether a server failed more requests under a load than the validity checks allow in a lap. Only
+/// comparisons count, because searches and stress runs make servers fail on purpose.
 fn fails_requests(run: &Run) -> bool {
     if !matches!(run.question, Question::Compare | Question::Layers | Question::Scale) {
         return false;

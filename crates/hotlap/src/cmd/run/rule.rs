@@ -15,8 +15,7 @@ use crate::report::verdict::{Judged, reason};
 use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row};
 use crate::text::number;
 
-/// The names of measures in rules, and the sign of a change for the worse. `None` stands for a
-/// capacity.
+/// The names of measures in rules, and the sign of a change for the worse. `None` is a capacity.
 const NAMES: [(&str, Option<Measure>, char); 8] = [
     ("rps", Some(Measure::Rate), '-'),
     ("cost", Some(Measure::Cost), '+'),

@@ -84,7 +84,7 @@ fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
     ))
 }
 
-/// Returns the name of this machine: the scheduler's name for it, or its host name.
+/// Returns the name of this machine: from the user, from the scheduler, or its host name.
 pub fn node() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();

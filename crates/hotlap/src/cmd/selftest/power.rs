@@ -2,8 +2,8 @@
 //! find. The method bench uses the same parts to measure next to a neighbour.
 //!
 //! A trial is a run of a reference, its A/A control, a server that costs as much, and a server for
-//! each planted difference. Each participant gets as much time as in a run of two servers. Each
-//! pair is judged as if it were the only pair of its run.
+//! each planted difference. Each server gets as much time as in a run of two servers. Each pair is
+//! judged as if it were the only pair of its run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -95,7 +95,7 @@ pub fn run(
 
 /// Returns the duration of a trial.
 fn budget(pair: Duration) -> Duration {
-    // The 2 stands for the reference and the server that costs as much.
+    // The 2 counts the reference and the server that costs as much.
     pair.mul_f64(time_shares(2 + PLANTED_PERCENT.len()) / time_shares(2))
 }
 

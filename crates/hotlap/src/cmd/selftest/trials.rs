@@ -98,7 +98,7 @@ pub(super) fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
 /// Laps at half the rate that a server reaches, each followed by a run of the minimal client.
 struct HalfLoad {
     laps: Vec<Lap>,
-    /// The round trip in microseconds: the minimal client's shortest time, without the server's
+    /// The round trip in microseconds: the minimal client's lowest median, without the server's
     /// delay. A noisy neighbour can only make this time longer.
     way_us: f64,
     /// All times of the minimal client.

@@ -1,6 +1,6 @@
 //! Entries name the servers of a run. An entry is an argument of the command line, or an item in
-//! the server list of a suite. `-L workers 1,2,4` repeats each argument for every value. A pattern
-//! names several servers.
+//! the server list of a suite. `-L workers 1,2,4` repeats each argument that contains `{workers}`
+//! for every value. A pattern names several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
