@@ -361,8 +361,7 @@ pub struct MergedShard {
     pub restarts: u32,
     /// How long the shard took, in milliseconds.
     pub took_ms: u64,
-    /// The noise floor in CPU time per request, or else in requests/s, in log units. `None` if
-    /// unknown.
+    /// The noise floor in CPU time per request or else requests/s, in log units. `None` if unknown.
     pub noise: Option<f64>,
     /// The ceiling's CPU time per request, in nanoseconds. `None` if unknown.
     pub ceiling_ns: Option<f64>,

@@ -1,5 +1,5 @@
-//! Divides a suite into shards for a pool of machines, and merges their results. Each shard is a
-//! separate run that a scheduler places on a machine.
+//! Divides a suite into shards for a pool of machines, and merges the results of the shards. Each
+//! shard is a separate run that a scheduler places on a machine.
 //!
 //! [`division`] decides which servers a shard measures. The record of the shard's run names these
 //! servers ([`crate::model::Shard`]). [`merge`] makes one run from the shards of one kind of

@@ -6,9 +6,9 @@
 //! name and password in a URL are secrets. A value is also a secret if it is assigned to a name
 //! that ends with one of `ENDINGS`. Such names appear in query strings, bodies, commands and logs.
 //!
-//! All that is recorded or printed has [`MARK`] in place of secrets, even where a server logs a
-//! header or sends it back. Requests are sent unchanged. A run that is repeated or resumed takes
-//! the true values from its own command line or suite again.
+//! Everything that is recorded or printed has [`MARK`] in place of secrets, even where a server
+//! logs a header or sends it back. Requests are sent unchanged. A run that is repeated or resumed
+//! takes the true values from its own command line or suite again.
 //!
 //! The list of secrets belongs to the process, not to a command, because all output needs the list.
 //!
@@ -82,8 +82,8 @@ pub fn header(name: &str, value: &str) {
     if !is_secret(name) {
         return;
     }
-    // In `Bearer abc`, the token is a secret without its scheme, too. In `a=1; session=abc`, each
-    // value is a secret.
+    // In `Bearer abc`, the token alone is a secret, too. In `a=1; session=abc`, each value is a
+    // secret.
     let parts = value.split([' ', ';', ',']).map(|part| part.split_once('=').map_or(part, |p| p.1));
     learn(std::iter::once(value).chain(parts));
 }

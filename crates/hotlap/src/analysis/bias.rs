@@ -1,5 +1,5 @@
 //! Finds why the measured CPU time of a server may differ from its CPU time in the long run. Either
-//! slices have a bias, or the server was not steady, because it was still warming up or leaked.
+//! slices have a bias, or the server was not steady, because it was still warming up or had a leak.
 //!
 //! Probes measure the slice bias before the first lap ([`Probed`]). A probe compares CPU time per
 //! request in a slice with CPU time per request when the server is left running. Both are measured

@@ -89,9 +89,9 @@ pub enum Measure {
     Database,
     /// CPU time of the server and of the database per request.
     Total,
-    /// The median service time.
+    /// The median service time, or response time in an open loop.
     P50,
-    /// The 99th percentile of service time.
+    /// The 99th percentile of service time, or of response time in an open loop.
     P99,
     /// The maximum resident memory in a restart.
     Memory,

@@ -382,7 +382,7 @@ impl Analysis {
         }
     }
 
-    /// Whether a server sent only correct responses, and verdicts on the server are not withheld.
+    /// Whether a server sent only correct responses, and no verdict on the server is withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;

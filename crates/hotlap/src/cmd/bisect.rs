@@ -82,7 +82,6 @@ struct State {
     readings: Vec<LevelReading>,
 }
 
-/// A bisection.
 struct Bisection<'a> {
     args: &'a BisectArgs,
     console: &'a Console,

@@ -275,14 +275,12 @@ impl LoadView {
         Self { live, began: Instant::now() }
     }
 
-    /// Shows the progress of the load.
     fn show(&mut self, progress: Progress) {
         let rate = progress.responses as f64 / self.began.elapsed().as_secs_f64();
         let rate = number::rate(rate);
         self.live.phase(format!("{rate} requests/s, {} failed", progress.failures));
     }
 
-    /// Removes the live line.
     fn clear(&mut self) {
         self.live.clear();
     }

@@ -124,7 +124,6 @@ struct State {
     readings: BTreeMap<String, Vec<LevelReading>>,
 }
 
-/// A timeline.
 struct Timeline<'a> {
     args: &'a TimelineArgs,
     console: &'a Console,

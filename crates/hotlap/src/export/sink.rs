@@ -3,7 +3,7 @@
 //!
 //! A file is written under a temporary name in the same folder, synced to disk and renamed. So
 //! readers never see half of the content, not even after a crash or on a full disk. A file that
-//! cannot be renamed over is overwritten, for example a file with two hard links.
+//! cannot be replaced is overwritten in place, such as a file with two hard links.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

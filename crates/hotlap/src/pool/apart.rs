@@ -32,9 +32,9 @@ const MIN_SHARDS: usize = 3;
 /// The condition of a shard's node, as far as the shard shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Condition {
-    /// Whether the reference has laps that count.
+    /// Whether the reference has laps that count under every load.
     pub has_reference: bool,
-    /// Whether the A/A control differs from the reference.
+    /// Whether the A/A control differs from the reference in CPU time per request, under any load.
     pub control_differs: bool,
     /// How far the control may be from the reference in CPU time per request, in log units: the
     /// most under any load. Requests/s are used if CPU time is unknown. `None` if both are unknown.

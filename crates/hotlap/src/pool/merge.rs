@@ -313,7 +313,6 @@ fn common(mut machine: Machine, other: &Machine) -> Machine {
     machine
 }
 
-/// Merges the schedules of all shards.
 fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     let schedules = || shards.iter().map(|shard| &shard.run.schedule);
     let mut probes = BTreeMap::<(usize, usize), Vec<Probed>>::new();

@@ -102,7 +102,6 @@ fn take_times(outcome: &mut Outcome) -> Vec<u8> {
     all
 }
 
-/// Puts the histograms back into an outcome.
 fn put_times(outcome: &mut Outcome, mut bytes: &[u8]) -> Result<(), String> {
     for histogram in outcome.histograms_mut() {
         let (length, rest) = bytes.split_first_chunk().ok_or("too short")?;

@@ -132,7 +132,7 @@ impl Asked {
         &self.notes
     }
 
-    /// The requests, without expected responses that a probe would have learned.
+    /// The requests, without the expected responses that a probe would learn.
     pub fn unchecked(&self) -> Vec<Request> {
         self.contract.unverified_requests(&self.host)
     }

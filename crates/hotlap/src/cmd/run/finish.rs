@@ -90,7 +90,6 @@ fn has_failed(server: &Server) -> bool {
     server.failure.is_some() && server.role != Role::Control
 }
 
-/// Whether a server sent wrong responses.
 fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
     let is_wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswers { .. });
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)

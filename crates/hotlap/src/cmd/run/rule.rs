@@ -1,4 +1,4 @@
-//! `--fail-if "cost +3%"`: the rules that decide which differences are a failure.
+//! `--fail-if "cost +3%"`: the rules that decide which differences count as a failure.
 //!
 //! A rule fails if the whole interval of the ratio is beyond the limit, and passes if no part of
 //! the interval is. Otherwise the rule is undecided, which is not a pass.

@@ -14,9 +14,9 @@ use crate::model::{Question, Run, Warmup};
 use crate::store::Store;
 use crate::text::number::plural;
 
-/// The measuring time without `--duration`. The first value is the time for up to as many rows as
-/// the second value says: each server under each load, with control and ceiling. Each further row
-/// adds the third.
+/// The measuring time without `--duration`. A row is one server under one load. Control and ceiling
+/// count. The first value is the time for up to as many rows as the second value says. Each further
+/// row adds the third.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// The measuring time of a search without `--duration`, for each server, each load and each second

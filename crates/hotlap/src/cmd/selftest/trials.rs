@@ -316,7 +316,7 @@ pub fn capacities(
     Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
 
-/// Tests two identical servers, and one that costs exactly 3% more CPU time, as `run` does.
+/// Tests two identical servers, and one that needs exactly 3% more CPU time, as `run` does.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,
