@@ -126,7 +126,7 @@ fn no_inputs<'a>(
     Ok(())
 }
 
-/// Refuses two exports to one file, which would be mixed or replace each other.
+/// Refuses two exports to one file. They would be mixed, or one would replace the other.
 fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut to_stdout = false;

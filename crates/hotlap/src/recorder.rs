@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::store::{Store, StoreError};
 use crate::text::number::duration;
 
-/// The shortest time between two rewrites of the exports, since each rewrite is work between laps.
+/// The shortest time between two rewrites of the exports. Each rewrite is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.

@@ -98,7 +98,7 @@ fn series(kernel: &str) -> String {
 }
 
 /// Merges the histograms of a run's laps into one lap for each server and load, separately for laps
-/// at a rate. Each histogram takes 256 KiB, so the histograms of all laps of a hundred shards do
+/// at a rate. Each histogram takes 264 KiB, so the histograms of all laps of a hundred shards do
 /// not fit into memory. As a result, each shard has only one p50 and one p99 of a server.
 ///
 /// The histograms of all servers are put into the same round, so that the servers can be compared.

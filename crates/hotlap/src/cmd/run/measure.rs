@@ -123,7 +123,7 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     })
 }
 
-/// Measures the experiment, if any, and then stresses servers, if the plan has scenarios.
+/// Runs the experiment and the stress scenarios that the plan has.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,

@@ -32,7 +32,7 @@ use crate::text::number::plural;
 /// The number of connections.
 const CONNECTIONS: usize = 64;
 
-/// The warm-up time, which is short because the test servers need no warm-up.
+/// The time limit of a warm-up, which is short because the test servers need no warm-up.
 const WARM: Duration = Duration::from_secs(1);
 
 /// The `--duration` of the runs that the certificate describes, unless the user gives another.

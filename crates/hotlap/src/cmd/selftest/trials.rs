@@ -32,7 +32,7 @@ const LAPS: u32 = 4;
 /// The length of a lap. A single lap is enough for some trials.
 const LAP: Duration = Duration::from_millis(500);
 
-/// The warm-up time of the test servers, which need no warm-up.
+/// The time limit of a warm-up. The test servers need none.
 const WARM: Duration = Duration::from_secs(1);
 
 /// How long the pausing server works, and how long it pauses, in milliseconds.
@@ -45,8 +45,8 @@ const PAUSING_RATE: f64 = 500.0;
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// The tolerance of a capacity, as a share. The search takes a third of the time of `hotlap
-/// capacity`, whose intervals are about this wide.
+/// The tolerance of a capacity, as a share. The search takes less than a quarter of the time of
+/// `hotlap capacity`, whose intervals are about this wide.
 const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
@@ -360,7 +360,7 @@ const COST_BASE: &str = "working:2000";
 
 /// The duration of the experiment with one known cost.
 const COST_BUDGET: Duration = Duration::from_secs(10);
-/// The warm-up time in the experiment with one known cost.
+/// The time limit of a warm-up in the experiment with one known cost.
 const COST_WARM: Duration = Duration::from_millis(300);
 
 /// The length of the slices in the experiment with one known cost.

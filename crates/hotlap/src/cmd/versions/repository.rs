@@ -112,7 +112,7 @@ impl Repository {
         }
     }
 
-    /// Checks out a commit in a worktree of its own, unless the worktree exists. Returns the folder
+    /// Checks out a commit in a separate worktree, unless the worktree exists. Returns the folder
     /// in which the commands of the commit start.
     ///
     /// # Errors
