@@ -82,8 +82,8 @@ impl FromStr for RunNumbers {
 }
 
 /// The number of a shard and the number of all shards, as typed after `--shard`: `0/12` to `11/12`.
-/// Shards are counted from 0, like the tasks of a Kubernetes Indexed Job and, by default, of a
-/// Slurm job array.
+/// Shards are counted from 0, like the tasks of a Kubernetes Indexed Job and usually of a Slurm job
+/// array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardNumber {
     /// The number of this shard.

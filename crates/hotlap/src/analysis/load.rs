@@ -163,9 +163,9 @@ impl Analysis {
         Some(self.rests_on.mean(pairs)?.exp(self.confidence))
     }
 
-    /// Sorts servers into the order in which tables and sentences name them: by requests/s, the
-    /// highest first. Servers without requests/s follow, and the ceiling is last. Layers keep the
-    /// order of their steps.
+    /// Sorts servers into the order in which tables and sentences name them: first servers that
+    /// keep up, then by requests/s, the highest first. Servers without requests/s follow, and the
+    /// ceiling is last. Layers keep the order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
