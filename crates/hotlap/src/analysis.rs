@@ -1,5 +1,5 @@
-//! Computes every number and every verdict, from the laps of one run or from several runs.
-//! [`crate::report`] rounds the numbers and puts them into words.
+//! Computes every number and every verdict from the laps of one or several runs. [`crate::report`]
+//! rounds the numbers and puts them into words.
 //!
 //! [`Analysis`] is the central type. It has the servers of one load ([`MeasuredServer`]), their
 //! comparisons ([`ServerComparison`]) and their ranks. Each of these modules has one task:

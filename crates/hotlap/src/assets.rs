@@ -42,7 +42,7 @@ fn is_checkout(folder: &Path) -> bool {
         .all(|part| folder.join(part).exists())
 }
 
-/// Unpacks the files to a folder in the cache named after their key, unless the folder exists.
+/// Unpacks the files to a cache folder that is named after `key`, unless that folder exists.
 fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<PathBuf> {
     let folder = cache.join("assets").join(key);
     if folder.is_dir() {

@@ -18,8 +18,8 @@ use crate::text::number;
 /// needs, in per cent.
 pub const PLANTED_PERCENT: [u32; 3] = [1, 3, 10];
 
-/// How often the A/A control is measured for each measurement of a server. The ceiling counts as
-/// nothing, because it is measured once per restart.
+/// The number of measurements of the A/A control per measurement of a server. The ceiling is left
+/// out, because it is measured only once per restart.
 const CONTROL: f64 = 0.25;
 
 /// Returns the duration of a run of this many servers, the reference included, as a multiple of the
@@ -52,8 +52,8 @@ pub struct Trials {
     pub hotlap: String,
     /// The fingerprint of the machine.
     pub machine: String,
-    /// The `--duration` of a run in which two servers get as much time as each pair in the trials,
-    /// in seconds.
+    /// The `--duration`, in seconds, of a run in which two servers get as much time as each pair in
+    /// the trials.
     pub pair_s: f64,
     /// How many more iterations of work each planted server does per request.
     pub rounds: [u64; 3],
@@ -64,7 +64,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Reads the interrupted trials of this machine, if they have the same setting.
+    /// Reads the interrupted trials of this machine, if they have the same version and duration.
     pub fn unfinished(setting: &Self) -> anyhow::Result<Option<Self>> {
         let found = read(&Self::file(&setting.machine, "unfinished.json")?);
         let is_same = |found: &Self| {
@@ -82,8 +82,8 @@ impl Trials {
         Ok(folder.join(format!("certificate-{machine}.{end}")))
     }
 
-    /// Stores the trials on disk. If the trials are interrupted before [`Self::finish`], a later
-    /// hotlap continues them.
+    /// Stores the trials on disk. If the trials are interrupted before [`Self::finish`], the next
+    /// `hotlap selftest --power` continues them.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -168,7 +168,7 @@ impl PowerCertificate {
         number::utc(self.made_ms)[..10].to_owned()
     }
 
-    /// Formats how many trials had a result, with the interval of the share.
+    /// Formats a number of trials, with the interval of its share in all trials.
     fn share(&self, count: u32) -> String {
         let Estimate { low, high, .. } = proportion(count, self.trials);
         let [low, high] = [low, high].map(|share| number::grouped(100.0 * share, 0));

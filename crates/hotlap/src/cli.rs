@@ -1,4 +1,4 @@
-//! The command line: the only file that uses clap.
+//! The command line: the only module that uses clap.
 //!
 //! Types and help texts, no behaviour. `cmd` turns these types into its own, so that the rest of
 //! the program never sees a flag.
@@ -98,7 +98,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Hands the global options to a command that starts other processes of hotlap.
+    /// Hands global options on to a command that starts other processes of hotlap.
     pub fn pass_on(&mut self) {
         let passed_on = match &mut self.command {
             Command::Bisect(args) => &mut args.race.passed_on,
@@ -225,7 +225,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether hotlap starts it as a part of itself, so the user's defaults do not apply.
+    /// Whether hotlap itself starts this command, so the user's defaults do not apply.
     pub fn is_inner(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,9 @@
 //! The user's defaults, from the file `~/.config/hotlap/config.toml`.
 //!
-//! The command line and the suite take precedence over the file. The few keys of the file are about
-//! the user or the machine, not about a measurement. They set colours, the store, the usual
-//! duration and load, and the number of cores for the server. Values from the file are recorded as
-//! if they had been typed, so the command in a report repeats the run anywhere.
+//! The command line and the suite take precedence over the file. The few keys set colours, the
+//! store, redacted headers, the usual duration, precision and connections, and the number of cores
+//! for the server. Values that affect the measurement are recorded as if they had been typed, so
+//! the command in a report repeats the run anywhere.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file, unless `--no-config` is given, and fills in the options that were not typed.
+    /// Reads the file and fills in the options that were not typed, unless `--no-config` is given.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         if cli.no_config || cli.command.is_inner() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Fills in the options that were not typed.
+    /// Fills in the options that were not typed, and adds the redacted headers.
     pub fn apply(&self, cli: &mut Cli) {
         cli.color = cli.color.or(self.color);
         cli.redact.extend(self.redact.iter().cloned());

@@ -1,9 +1,9 @@
 //! The terminal: standard output for results, standard error for everything else.
 //!
 //! [`Console`] knows whether there is a terminal, how wide it is, and whether to use colours. A
-//! closed pipe (`hotlap list | head -1`) ends hotlap without an error. All output passes through
-//! this module. Secrets are redacted ([`crate::redact`]), and control characters other than
-//! hotlap's own colours are escaped ([`crate::text`]).
+//! closed pipe (`hotlap list | head -1`) ends hotlap without an error. Except in [`Console::data`],
+//! secrets are redacted ([`crate::redact`]), and control characters other than hotlap's own colours
+//! are escaped ([`crate::text`]).
 
 use std::fs::File;
 use std::io::ErrorKind::BrokenPipe;
@@ -99,7 +99,7 @@ impl Console {
         if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
-    /// Prints a warning or remedy to standard error, unless quiet. A closed pipe is not an error.
+    /// Prints a warning or remedy to standard error, unless quiet. A failed write is ignored.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));
@@ -111,7 +111,7 @@ impl Console {
         Self { quiet: false, ..*self }.note(text);
     }
 
-    /// Prints the error that ends hotlap, and returns its exit code.
+    /// Prints the error that ends hotlap, and returns the exit code. A closed pipe is not an error.
     pub fn log_tail(&self, error: &anyhow::Error) -> Exit {
         let broken = |e: &io::Error| e.kind() == BrokenPipe;
         if error.chain().filter_map(|e| e.downcast_ref()).any(broken) {
@@ -152,7 +152,7 @@ fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
         && fstat(to).is_ok_and(is_device)
 }
 
-/// The width in columns: `COLUMNS`, or the width of the terminal, or [`WIDE`].
+/// The width, 40 to 400 columns: `COLUMNS`, or the width of the terminal, or [`WIDE`].
 fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.or_else(terminal_width).unwrap_or(WIDE).clamp(40, 400)

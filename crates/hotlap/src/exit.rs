@@ -14,8 +14,8 @@ pub enum Exit {
     Usage = 2,
     /// A server failed, sent wrong responses, or could not take part.
     ServerFailed = 3,
-    /// The measurement cannot be relied on: no lap passed its validity checks, a rule of
-    /// `--fail-if` applies to an inconclusive comparison, or the self-test failed.
+    /// The measurement cannot be relied on: a server has no lap that counts, a rule of `--fail-if`
+    /// is undecided, or the self-test failed.
     Invalid = 4,
     /// A regression exceeds both `--fail-if` and the noise.
     Regression = 5,
@@ -90,7 +90,7 @@ pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
 
-/// A server failure before anything could be measured, with exit code 3.
+/// A server failure that ends the command, with exit code 3.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ServerError(pub String);

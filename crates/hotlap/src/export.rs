@@ -1,5 +1,5 @@
 //! Files that a report is written to. They are opened before anything is measured, so that a bad
-//! path fails early. They are rewritten during a run, so that a crash loses nothing. The module
+//! path fails early. They are rewritten during a run, so that a crash loses little. The module
 //! [`sink`] does the writing.
 
 pub mod sink;
@@ -28,7 +28,7 @@ impl<T> Default for Exports<T> {
 }
 
 impl Exports {
-    /// Checks that every export of a report can be written.
+    /// Opens the exports of a report, and checks that each one can be written.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
             (Format::Json, &args.export_json),
@@ -126,7 +126,7 @@ fn no_inputs<'a>(
     Ok(())
 }
 
-/// Refuses two exports to one file, which would be mixed or replace each other.
+/// Refuses two exports to one file. They would be mixed, or one would replace the other.
 fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut to_stdout = false;

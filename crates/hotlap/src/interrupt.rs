@@ -19,8 +19,8 @@ use crate::exit::Exit;
 /// terminal has already sent to the whole group.
 const SAME: Duration = Duration::from_secs(1);
 
-/// The time between the first signal and the end of hotlap, whatever its threads do. An orderly end
-/// stops one server after another, each within 5 s.
+/// The longest time between the first signal and the end of hotlap, whatever its threads do. An
+/// orderly end stops one server after another, each within 5 s.
 const LAST: Duration = Duration::from_secs(60);
 
 /// Makes a write beyond `ulimit -f` fail like a write to a full disk, instead of ending hotlap.

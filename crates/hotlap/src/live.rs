@@ -23,7 +23,7 @@ use crate::model::Lap;
 use crate::{redact, text};
 use board::Board;
 
-/// The time between two drawing rounds. Each round draws the text and then the spinner.
+/// The time between two updates of the view. Each update draws the text and then the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// The state that the live view shows.

@@ -10,7 +10,7 @@ use hotlap::exit::{Exit, GIT_BISECT};
 use hotlap::{cli, cmd, interrupt, redact};
 
 fn main() -> ExitCode {
-    // A panic is an error like any other, whose message has been printed.
+    // A panic counts as an error. Its message has already been printed.
     let exit = panic::catch_unwind(run).unwrap_or(Exit::Error);
     // An error in the command line must not make a commit bad either, so the option is found
     // without parsing the command line.

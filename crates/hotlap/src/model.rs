@@ -1,4 +1,4 @@
-//! Defines what is stored of a run, without the secrets that requests carry ([`crate::redact`]).
+//! Defines the stored record of a run, without the secrets that requests carry ([`crate::redact`]).
 //!
 //! A [`Run`] has the machine on which it was measured, its servers and its loads: [`Host`],
 //! [`Server`] and [`Load`]. Each server is started and warmed up in every restart ([`Start`]), and
@@ -262,8 +262,8 @@ pub struct Server {
     pub published: Vec<Published>,
     /// The index of the server that is the layer below, in a run that compares layers.
     pub on: Option<usize>,
-    /// The number of cores that the server was told to use, if any, and its name without that
-    /// number.
+    /// The number of cores that the server was told to use, if any, and the server's name without
+    /// that number.
     pub cpus: Option<(usize, String)>,
     /// Why the server failed. `None` if the server did not fail.
     pub failure: Option<ServerFailure>,
@@ -421,13 +421,13 @@ impl Run {
         matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
     }
 
-    /// Whether tables show a server. They do not show the A/A control and failed servers.
+    /// Whether tables show a server. They show neither the A/A control nor failed servers.
     pub fn is_shown(&self, server: usize) -> bool {
         let server = &self.servers[server];
         server.role != Role::Control && server.failure.is_none()
     }
 
-    /// Returns the number of restarts that have laps under a load.
+    /// Returns the number of restarts, up to the last one with laps under a load.
     pub fn restarts(&self, load: usize) -> u32 {
         self.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
     }

@@ -1,7 +1,7 @@
 //! The locations of this user's files: the configuration, the stored runs and the cache.
 //!
-//! The directories follow the XDG Base Directory Specification, version 0.8. A variable that is
-//! empty or holds a relative path is ignored.
+//! The directories follow the XDG Base Directory Specification, version 0.8. An XDG variable that
+//! is empty or holds a relative path is ignored.
 
 use std::fs;
 use std::io;

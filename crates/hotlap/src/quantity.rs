@@ -51,7 +51,7 @@ pub fn span(text: &str) -> Result<Duration, String> {
 pub struct RunNumbers(pub Vec<u64>);
 
 impl RunNumbers {
-    /// The largest number of runs in a list, because each run is read as a whole.
+    /// The largest number of runs in a list. It is limited because each run is read as a whole.
     pub const MOST: usize = 100;
 }
 
@@ -82,8 +82,8 @@ impl FromStr for RunNumbers {
 }
 
 /// The number of a shard and the number of all shards, as typed after `--shard`: `0/12` to `11/12`.
-/// Shards are counted from 0, like the tasks of a Kubernetes Indexed Job and, by default, of a
-/// Slurm job array.
+/// Shards are counted from 0, like the tasks of a Kubernetes Indexed Job and usually of a Slurm job
+/// array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardNumber {
     /// The number of this shard.

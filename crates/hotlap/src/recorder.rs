@@ -1,10 +1,10 @@
-//! Turns the events of an experiment into a [`Run`]. Each event becomes part of the model and goes
-//! to the store and the live view at once. Exports are rewritten from time to time.
+//! Turns the events of an experiment into a [`Run`]. Each result is added to the model and stored
+//! at once. The live view shows the progress. Exports are rewritten from time to time.
 //!
-//! A failure to store a run, such as a full disk, is reported once and never ends an experiment.
-//! The table is still printed. A store that fails during the run is opened again at once and given
-//! the whole run. If that fails, the store is tried again at the end. If the store stays unusable,
-//! the run is stored in a separate file.
+//! A failure to store a run, such as a full disk, is reported and never ends an experiment. The
+//! table is still printed. A store that fails during the run is opened again at once and given the
+//! whole run. If that fails, the store is tried again at the end. If the store stays unusable, the
+//! run is stored in a separate file.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::store::{Store, StoreError};
 use crate::text::number::duration;
 
-/// The shortest time between two rewrites of the exports, since each rewrite is work between laps.
+/// The shortest time between two rewrites of the exports. Each rewrite is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.
@@ -41,7 +41,7 @@ pub struct Recorder<'a> {
     told: Vec<(usize, String)>,
     /// Whether the duration has grown.
     has_grown: bool,
-    /// Whether the experiment has begun to measure laps that explain.
+    /// Whether the experiment has begun to measure explain laps.
     explains: bool,
 }
 

@@ -6,9 +6,9 @@
 //! name and password in a URL are secrets. A value is also a secret if it is assigned to a name
 //! that ends with one of `ENDINGS`. Such names appear in query strings, bodies, commands and logs.
 //!
-//! All that is recorded or printed has [`MARK`] in place of secrets, even where a server logs a
-//! header or sends it back. Requests are sent unchanged. A run that is repeated or resumed takes
-//! the true values from its own command line or suite again.
+//! Everything that is recorded or printed has [`MARK`] in place of secrets, even where a server
+//! logs a header or sends it back. Requests are sent unchanged. A run that is repeated or resumed
+//! takes the true values from its own command line or suite again.
 //!
 //! The list of secrets belongs to the process, not to a command, because all output needs the list.
 //!
@@ -82,8 +82,8 @@ pub fn header(name: &str, value: &str) {
     if !is_secret(name) {
         return;
     }
-    // In `Bearer abc`, the token is a secret without its scheme, too. In `a=1; session=abc`, each
-    // value is a secret.
+    // In `Bearer abc`, the token alone is a secret, too. In `a=1; session=abc`, each value is a
+    // secret.
     let parts = value.split([' ', ';', ',']).map(|part| part.split_once('=').map_or(part, |p| p.1));
     learn(std::iter::once(value).chain(parts));
 }
@@ -291,7 +291,7 @@ fn walk(value: &mut Value) {
     }
 }
 
-/// Whether a word is a dash and short options that take no value.
+/// Whether a word is a dash and lower-case letters, such as `-k`, or only a dash.
 fn is_short(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()))
 }
@@ -304,8 +304,8 @@ fn names_a_secret(name: &str) -> bool {
 }
 
 /// Returns a text without values that are assigned to names of secrets, and without the values of
-/// the usual headers. A value follows `=`, or `:` and a quote as in JSON, or an option and a blank.
-/// Each value is passed to `found`.
+/// the usual headers. A value follows `=`, a colon and a quote as in JSON, the colon of a usual
+/// header, or an option and a blank. Each value is passed to `found`.
 fn assignments(text: &str, mut found: impl FnMut(&str)) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let mut out = String::with_capacity(text.len());

@@ -104,7 +104,7 @@ impl Report {
         let searches = CapacityAnalysis::of_all(run);
         let capacity: Vec<CapacityResults> =
             searches.iter().map(|search| CapacityResults::of(run, search)).collect();
-        // Each lap of a search has a different rate, so a level over all laps would mean nothing.
+        // Laps of a search have different rates, so a level over all laps would mean nothing.
         let analyses = match run.question {
             Question::Capacity | Question::Explain => Vec::new(),
             _ => Analysis::of_all(run),
@@ -199,7 +199,8 @@ impl Report {
         }
     }
 
-    /// Returns the only sentence of every table, if there are several tables. Otherwise empty.
+    /// Returns the sentence of every table, if several tables all have the same one. Otherwise
+    /// empty.
     pub fn shared_sentences(&self) -> &[String] {
         match &self.tables[..] {
             [first, others @ ..]

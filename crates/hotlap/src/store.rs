@@ -24,7 +24,7 @@ pub use error::StoreError;
 use error::{Refused, explain, refused};
 use record::{put_lap, put_run, read_explain_lap, read_lap, read_record, record};
 
-/// The version of the schema, in `user_version`. This version also changes with the records.
+/// The version of the schema, in `user_version`. It also changes when the records change.
 const VERSION: i64 = 2;
 
 /// The number that marks a store of hotlap, in `application_id`: "hotl".
@@ -115,8 +115,8 @@ fn private(path: &Path) {
 }
 
 impl Store {
-    /// Opens the store for writing, and creates it if it does not exist. A file that is not a store
-    /// of this version is left unchanged.
+    /// Opens the store for writing, and creates it if it does not exist. A non-empty file that is
+    /// not a store of this version is left unchanged.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let unwritable = |cause: std::io::Error| StoreError::Unwritable {
             path: path.display().to_string(),
@@ -283,9 +283,9 @@ impl Store {
         self.found(number, true)
     }
 
-    /// Returns a run without explain laps. Its other laps have no histograms and no outcomes of
-    /// single requests. Reading these parts takes most of the time, and a list of many runs does
-    /// not need them.
+    /// Returns a run without explain laps. Its other laps have no histograms and no outcomes by
+    /// request. Reading these parts takes most of the time, and a list of many runs does not need
+    /// them.
     pub fn outline(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, false)
     }
@@ -398,7 +398,7 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     let is_wal =
         || db.pragma_query_value(None, "journal_mode", |row| Ok(row.get::<_, String>(0)? == "wal"));
     // If another process opens the store at the same time, SQLite may refuse at once to change the
-    // mode. The busy timeout does not matter then (sqlite.org/c3ref/busy_handler.html).
+    // mode. The busy timeout does not apply then (sqlite.org/c3ref/busy_handler.html).
     let until = Instant::now() + PATIENCE;
     while !is_wal()? {
         match db.pragma_update(None, "journal_mode", "wal") {

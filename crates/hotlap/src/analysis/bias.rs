@@ -1,5 +1,5 @@
 //! Finds why the measured CPU time of a server may differ from its CPU time in the long run. Either
-//! slices have a bias, or the server was not steady, because it was still warming up or leaked.
+//! slices have a bias, or the server was not steady, because it was still warming up or had a leak.
 //!
 //! Probes measure the slice bias before the first lap ([`Probed`]). A probe compares CPU time per
 //! request in a slice with CPU time per request when the server is left running. Both are measured
@@ -52,8 +52,8 @@ pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     Mean::known(server.0 - other.0, server.1.hypot(other.1))
 }
 
-/// The smallest change of cost within a restart that is always reported, as a share. With such a
-/// change, the mean of the restart is off by half of the change. The limit is a convention.
+/// The smallest change of cost within a restart that is reported at any speed, as a share. With
+/// such a change, the mean of the restart is off by half of the change. The limit is a convention.
 const CHANGED: f64 = 0.05;
 
 /// The limits for a smaller change that is fast: the change as a share of the cost, and that share

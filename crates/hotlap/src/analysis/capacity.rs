@@ -37,7 +37,7 @@ pub struct ServerCapacity {
     logs: ByRestart,
     /// The standard error that the uncertain slope of the curve adds to the capacity.
     error: f64,
-    /// The last of the windows in which the server was held at one rate for longer than usual.
+    /// The last counted window in which the server was held at one rate for longer than usual.
     pub held: Option<TrialView>,
     /// The comparison with the reference.
     pub against: Found,
@@ -139,7 +139,7 @@ impl ServerCapacity {
         let counting = windows.iter().filter(|window| window.counts);
         let trials: Vec<Trial> = counting.map(TrialView::trial).collect();
         let fit = Capacity::fit(&trials, Objective::strictest(objectives));
-        // How far the server had to step down to meet the goals over a long time, as a share.
+        // How far the server had to step down to meet the goals over a long time, as a factor.
         let step = match (&holds[..], &held) {
             ([first, ..], Some(held)) if held.is_kept() => held.rate / first.rate,
             _ => 1.0,

@@ -24,8 +24,8 @@ pub type ServerPair = (usize, usize);
 pub struct ServerComparison {
     /// The ratio of the server's figure to the other server's figure, and the verdict.
     pub found: PerMeasure<Found>,
-    /// Why requests/s have no verdict. `None` if they have one, or if the two servers have no round
-    /// in common.
+    /// What is known instead of a ratio of requests/s. `None` unless the generator limits a server,
+    /// or both servers serve the full rate of an open loop.
     pub limited: Option<Limited>,
 }
 
@@ -89,9 +89,9 @@ pub enum Measure {
     Database,
     /// CPU time of the server and of the database per request.
     Total,
-    /// The median service time.
+    /// The median service time, or response time in an open loop.
     P50,
-    /// The 99th percentile of service time.
+    /// The 99th percentile of service time, or of response time in an open loop.
     P99,
     /// The maximum resident memory in a restart.
     Memory,

@@ -10,7 +10,7 @@ use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
-/// The share of the shared cores above which a database uses more of these cores than a server.
+/// A database that uses more than this share of the shared cores uses more of them than the server.
 /// Requests/s then compare the database instead of the servers. The limit is a convention.
 const DATABASE_BOUND: f64 = 0.5;
 
@@ -29,7 +29,7 @@ pub struct Analysis {
     pub reference: Option<usize>,
     /// The index of the ceiling.
     pub ceiling: Option<usize>,
-    /// The comparison of the A/A control with the reference. `None` without a common round.
+    /// The comparison of the A/A control with the reference. `None` if it is unknown.
     pub noise: PerMeasure<Option<Effect>>,
     /// The index of the A/A control, which is the reference under a hidden name.
     control: Option<usize>,
@@ -163,9 +163,9 @@ impl Analysis {
         Some(self.rests_on.mean(pairs)?.exp(self.confidence))
     }
 
-    /// Sorts servers into the order in which tables and sentences name them: by requests/s, the
-    /// highest first. Servers without requests/s follow, and the ceiling is last. Layers keep the
-    /// order of their steps.
+    /// Sorts servers into the order in which tables and sentences name them: first servers that
+    /// keep up, then by requests/s, the highest first. Servers without requests/s follow, and the
+    /// ceiling is last. Layers keep the order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
@@ -296,7 +296,8 @@ impl Analysis {
         })
     }
 
-    /// Removes the ratio of requests/s if the ratio is a bound, and keeps what the bound proves.
+    /// Removes a ratio of requests/s that is only a bound, or that the offered rate determines.
+    /// Keeps what a bound proves.
     fn with_bounds(
         &self,
         mut found: PerMeasure<Found>,
@@ -381,7 +382,7 @@ impl Analysis {
         }
     }
 
-    /// Whether a server sent only correct responses, and verdicts on the server are not withheld.
+    /// Whether a server sent only correct responses, and no verdict on the server is withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;

@@ -35,8 +35,8 @@ pub struct MeasuredServer {
     /// validity checks allow in a lap.
     pub wrong: u64,
     /// The readings of each measure: CPU time and service time in nanoseconds, memory in bytes.
-    /// Percentiles and memory have one reading per restart with enough responses. The other
-    /// measures have one reading per round.
+    /// Memory has one reading per restart, and percentiles one per restart with enough responses.
+    /// The other measures have one reading per round.
     pub readings: PerMeasure<Vec<Reading>>,
     /// Whether any reading, and so the level, is a lower bound. Requests/s are a lower bound if the
     /// generator limits the server. The p50 and p99 are lower bounds if they depend on requests
@@ -299,9 +299,9 @@ pub struct RequestTimes {
 }
 
 impl MeasuredRequest {
-    /// Returns the first `count` requests of a load. `laps` are all laps of a server, `good` its
-    /// main laps that count, and `paced` its laps at the common rate that count. The list is empty
-    /// if the laps do not tell requests apart.
+    /// Returns the figures of the first `count` requests of a load. `laps` are all laps of a
+    /// server, `good` its main laps that count, and `paced` its laps at the common rate that count.
+    /// The list is empty if the laps do not tell requests apart.
     fn all_of(count: usize, laps: &[&Lap], good: &[&Lap], paced: &[&Lap]) -> Vec<Self> {
         if laps.iter().all(|lap| lap.outcome.by_request.is_empty()) {
             return Vec::new();

@@ -333,7 +333,7 @@ pub struct LevelChange {
 impl<'a> Trend<'a> {
     /// Follows a server over runs that are sorted oldest first. `None` if no run has the server.
     ///
-    /// Runs are comparable if they sent the same requests under the same load on the same machine.
+    /// Runs are comparable if requests, first load, machine and server cores are the same.
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
         let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
         let own: Vec<&Run> =

@@ -30,8 +30,8 @@ const GOOD: &str = "good";
 /// The name of the bad commit in races.
 const BAD: &str = "bad";
 
-/// The largest number of races of only the good and the bad commit. If they do not differ then,
-/// there is nothing to find.
+/// The largest number of races of only the good and the bad commit. If the two commits still do not
+/// differ, there is nothing to find.
 const FIRST_RACES: u32 = 3;
 
 /// Higher probabilities are shown as "over" this one, because the model is not exact.
@@ -82,7 +82,6 @@ struct State {
     readings: Vec<LevelReading>,
 }
 
-/// A bisection.
 struct Bisection<'a> {
     args: &'a BisectArgs,
     console: &'a Console,
@@ -168,8 +167,8 @@ impl Bisection<'_> {
         found.expect("the bad commit is in every race")
     }
 
-    /// Builds a commit. Returns whether it can be raced. It is an error if the good or the bad
-    /// commit does not build.
+    /// Builds a commit, and returns whether the commit can be raced. It is an error if the good or
+    /// the bad commit does not build.
     fn builds(&mut self, place: usize) -> anyhow::Result<UnlessInterrupted<bool>> {
         if self.state.broken.contains(&place) {
             return Ok(UnlessInterrupted::Done(false));
@@ -283,8 +282,8 @@ impl Bisection<'_> {
         }
     }
 
-    /// Races the most likely commit and its parent from fresh starts. If the commit is still likely
-    /// enough, or if there have been enough races, prints the result. Returns the exit code if the
+    /// Races the most likely commit and the one before from fresh starts. If the commit is still
+    /// likely enough, or if no races are left, prints the result. Returns the exit code if the
     /// bisection has ended.
     fn confirm(&mut self) -> anyhow::Result<Option<Exit>> {
         let (places, _) = self.likeliest();

@@ -256,7 +256,7 @@ fn wrong(row: &CheckedServer) -> String {
     }
 }
 
-/// Returns the lines below a row: failed checks, the last lines of output, the remedy, and notes.
+/// Returns the lines below a row: failed checks, the last output, the remedy, and notes.
 fn below(row: &CheckedServer, console: &Console) -> Vec<String> {
     let over = |protocol: SpokenProtocol, what: String| match protocol {
         SpokenProtocol::Http1 => what,

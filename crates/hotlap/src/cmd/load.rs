@@ -111,7 +111,7 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
     Ok(exports)
 }
 
-/// Turns the flags into a plan. The requests of the plan do not expect a particular response yet.
+/// Turns the flags into a plan. No expected responses have been learned from the server yet.
 fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let (log, ask) = (&args.request, &args.request.ask);
     if ask.access_log.is_none() {
@@ -275,14 +275,12 @@ impl LoadView {
         Self { live, began: Instant::now() }
     }
 
-    /// Shows the progress of the load.
     fn show(&mut self, progress: Progress) {
         let rate = progress.responses as f64 / self.began.elapsed().as_secs_f64();
         let rate = number::rate(rate);
         self.live.phase(format!("{rate} requests/s, {} failed", progress.failures));
     }
 
-    /// Removes the live line.
     fn clear(&mut self) {
         self.live.clear();
     }

@@ -75,8 +75,8 @@ fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads the shards of each kind of machine, and finds the numbers of missing shards. Only one
-/// store is in memory at a time.
+/// Reads the shards of each kind of machine, and finds the numbers of missing shards. Only one run
+/// at a time is in memory with all of its histograms.
 fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
     let mut kinds = ByKind::new();
     let mut found = BTreeMap::<usize, (&Path, Shard)>::new();

@@ -1,5 +1,5 @@
-//! `hotlap setup`: lists missing toolchains by package manager, with the command that installs
-//! them. With `--yes`, installs the toolchains and builds every server that can run.
+//! `hotlap setup`: prints the commands that install missing toolchains. With `--yes`, installs the
+//! toolchains and builds every server that can run.
 
 use std::fs::File;
 use std::sync::Mutex;

@@ -27,10 +27,10 @@ use crate::render;
 use crate::report::timeline::{Ratio, TimelineView, VersionRatio};
 use crate::text::layout;
 
-/// The number of versions of a race besides the oldest and the newest one.
+/// The largest number of versions that a race measures for the first time, besides the two ends.
 const GROUP: usize = 3;
 
-/// The smallest difference that is named.
+/// The smallest step that is named, as a share.
 const LEAST: f64 = 0.01;
 
 /// The place of a version in the command that starts it.
@@ -124,7 +124,6 @@ struct State {
     readings: BTreeMap<String, Vec<LevelReading>>,
 }
 
-/// A timeline.
 struct Timeline<'a> {
     args: &'a TimelineArgs,
     console: &'a Console,
@@ -259,7 +258,7 @@ impl Timeline<'_> {
         (0..self.source.versions.len()).filter_map(level).collect()
     }
 
-    /// Returns the steps between consecutive versions: the places of both versions, and the change.
+    /// Returns the certain steps between measured versions: both places, and the change.
     fn steps(&self) -> Vec<(usize, usize, VersionStep)> {
         let levels = self.levels();
         let change = |two: &[(usize, VersionStep)]| {

@@ -1,9 +1,9 @@
 //! The destination of one export: standard output, a device or a pipe, or a file that is replaced
 //! as a whole.
 //!
-//! A file is written under a temporary name in the same folder, synced to disk and renamed. Readers
-//! never see half of the content, not even after a crash or on a full disk. The previous content
-//! stays until the new content is complete. The temporary file is removed in every case.
+//! A file is written under a temporary name in the same folder, synced to disk and renamed. So
+//! readers never see half of the content, not even after a crash or on a full disk. A file that
+//! cannot be replaced is overwritten in place, such as a file with two hard links.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -38,8 +38,8 @@ const EXTENSIONS: [&str; 11] =
 pub struct Replaced {
     /// The path of the file, with symbolic links resolved.
     path: PathBuf,
-    /// Set if the file has further hard links or another owner. The content is then replaced
-    /// instead of the file.
+    /// Set if the file has further hard links, or if no temporary file with its owner can be
+    /// created. The content is then replaced instead of the file.
     in_place: Option<File>,
 }
 

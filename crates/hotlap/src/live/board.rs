@@ -1,4 +1,4 @@
-//! The servers while they are measured, with estimates whose intervals narrow, and the generator's
+//! The servers during the measurement, with estimates whose intervals narrow, and the generator's
 //! health.
 //!
 //! The measuring thread only pushes a few figures per lap and per window of a warm-up. The drawing
@@ -28,7 +28,7 @@ pub struct Board {
     /// Requests/s of each server in the latest window of its warm-up.
     warming: BTreeMap<usize, f64>,
     running: Option<usize>,
-    /// The share of the latest lap in which the busiest generator thread was on a core.
+    /// The share of the latest lap that the busiest generator thread spent on a core.
     busy: Option<f64>,
     late_ns: u64,
 }

@@ -1,9 +1,9 @@
 //! Finds shards to set apart, because their node was disturbed or differs from what it reports.
 //!
-//! Only the A/A control and the ceiling decide, because they are the same programs in every shard.
-//! The servers whose ratios are merged never decide, because that would select results by their
-//! values. A node that makes all servers equally faster or slower does not change their ratios, so
-//! the limits are wide.
+//! Only the reference, the A/A control and the ceiling decide. They are in every shard. The servers
+//! whose ratios are merged never decide, because that would select results by their values. A node
+//! that makes all servers equally faster or slower does not change their ratios, so the limits are
+//! wide.
 
 use hotlap_stats::{mad, median};
 
@@ -32,9 +32,9 @@ const MIN_SHARDS: usize = 3;
 /// The condition of a shard's node, as far as the shard shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Condition {
-    /// Whether the reference has laps that count.
+    /// Whether the reference has laps that count under every load.
     pub has_reference: bool,
-    /// Whether the A/A control differs from the reference.
+    /// Whether the A/A control differs from the reference in CPU time per request, under any load.
     pub control_differs: bool,
     /// How far the control may be from the reference in CPU time per request, in log units: the
     /// most under any load. Requests/s are used if CPU time is unknown. `None` if both are unknown.

@@ -1,11 +1,11 @@
 //! Decides which servers each shard measures.
 //!
-//! Only servers that were measured on one machine within one hour are compared with one another. So
-//! every shard measures the reference, its A/A control and the ceiling. The other servers are
-//! divided into groups. Several shards measure each group, because intervals come from the
-//! differences between nodes. Groups are as large as possible, for two reasons. The three servers
-//! that every shard repeats take the same time, however large the group is. And servers that were
-//! measured together are compared directly.
+//! Servers on different machines are compared only through the reference. So every shard measures
+//! the reference, its A/A control and the ceiling. The other servers are divided into groups.
+//! Several shards measure each group, because intervals come from the differences between nodes.
+//! With fewer shards, groups are larger, which has two advantages. The three servers that every
+//! shard repeats take the same time, however large the group is. And servers that were measured
+//! together are compared directly.
 //!
 //! The shards of a group have consecutive numbers. A scheduler starts tasks in order. If enough
 //! nodes are free, the shards of a group run at about the same time, on different nodes. The other
@@ -33,9 +33,10 @@ pub struct Group {
     pub shards: Vec<usize>,
 }
 
-/// Divides servers among `shards`. At least `repeats` shards measure each server, and all shards
-/// measure the reference. The seed decides the order in which servers are assigned to groups. So
-/// neighbours in a suite, which may share a language, do not all end up in one group.
+/// Divides servers among `shards`. At least `repeats` shards, or all if there are fewer, measure
+/// each server. All shards measure the reference. The seed decides the order in which servers are
+/// assigned to groups. So neighbours in a suite, which may share a language, do not all end up in
+/// one group.
 pub fn divide(
     servers: &[String],
     reference: &str,

@@ -1,9 +1,9 @@
 //! Makes one run from the shards of one kind of machine.
 //!
 //! The merged run has all restarts of all shards, numbered consecutively, and the node of each
-//! restart. So all code for runs also works on the merged run, and its intervals rest on nodes
-//! ([`crate::analysis::Level`]). Servers are paired within a round, so only ratios to the reference
-//! of the same node are compared.
+//! restart. So all code for runs also works on the merged run, whose intervals rest on nodes
+//! ([`crate::analysis::Level`]). Servers are paired within a round, so no ratio compares laps of
+//! different nodes.
 //!
 //! Clocks of different nodes are not compared: the figures of a shard depend only on its own
 //! monotonic clock. The times at which runs began are shown, but decide nothing.
@@ -98,11 +98,12 @@ fn series(kernel: &str) -> String {
 }
 
 /// Merges the histograms of a run's laps into one lap for each server and load, separately for laps
-/// at a rate. Each histogram takes 256 KiB, so the histograms of all laps of a hundred shards do
+/// at a rate. Each histogram takes 264 KiB, so the histograms of all laps of a hundred shards do
 /// not fit into memory. As a result, each shard has only one p50 and one p99 of a server.
 ///
 /// The histograms of all servers are put into the same round, so that the servers can be compared.
-/// A server without a lap in that round keeps its histograms in its first lap, and is not compared.
+/// A server without a lap in that round keeps its histograms in its first lap. Its percentiles are
+/// then compared only if that lap has the same restart.
 fn lighten(run: &mut Run) {
     let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();
     for lap in run.laps.iter().filter(|lap| lap.counts()) {
@@ -312,7 +313,6 @@ fn common(mut machine: Machine, other: &Machine) -> Machine {
     machine
 }
 
-/// Merges the schedules of all shards.
 fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     let schedules = || shards.iter().map(|shard| &shard.run.schedule);
     let mut probes = BTreeMap::<(usize, usize), Vec<Probed>>::new();

@@ -127,7 +127,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::Unwritable { path, cause }
         }
         Some(_) => StoreError::Other { path, cause },
-        // A column is missing or cannot be parsed, so another program wrote the file.
+        // A column is missing or a value is invalid: the disk or another program changed the file.
         None => StoreError::Damaged { path, cause },
     }
 }

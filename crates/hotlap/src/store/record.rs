@@ -61,7 +61,7 @@ pub(super) fn put_lap(
     .map(drop)
 }
 
-/// Reads a lap. Without `times`, the lap has no histograms and no outcomes of single requests.
+/// Reads a lap. Without `times`, the lap has no histograms and no outcomes by request.
 pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
     let mut lap: Lap = read_record(row)?;
     if times {
@@ -102,7 +102,6 @@ fn take_times(outcome: &mut Outcome) -> Vec<u8> {
     all
 }
 
-/// Puts the histograms back into an outcome.
 fn put_times(outcome: &mut Outcome, mut bytes: &[u8]) -> Result<(), String> {
     for histogram in outcome.histograms_mut() {
         let (length, rest) = bytes.split_first_chunk().ok_or("too short")?;
@@ -200,7 +199,7 @@ fn outcome(found: &Outcome) -> Result<(), String> {
     counts("lap", &all)
 }
 
-/// Checks the indices of servers and loads in the description of a run.
+/// Checks the indices of servers, loads, layers and the shard in the description of a run.
 fn references(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
     for server in &run.servers {
@@ -229,7 +228,7 @@ fn references(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the counts and frames of an observation.
+/// Checks the frames of a profile, and the counts of samples and system calls.
 fn observation(seen: &Observation) -> Result<(), String> {
     let is_count = |count: u64| match count <= MOST {
         true => Ok(()),

@@ -1,7 +1,8 @@
 //! The ledger: what each function costs per request, and how two servers differ in each function.
 //!
 //! The costs of all functions of a server add up to its CPU time (`Sampled`). The differences of
-//! all functions add up to the measured difference. Only samples of unknown functions are missing.
+//! all functions add up to the measured difference. Only unknown functions are missing, and the
+//! kernel if it was not sampled.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,8 +13,9 @@ use super::counts::Amounts;
 use super::function::{CodeGroup, Function, KERNEL, UNKNOWN};
 use crate::model::ExplainLap;
 
-/// A function has a separate line if its average cost is at least this share of the total. All of
-/// these functions are tested, whatever their difference is. All other functions share one line.
+/// A function has a separate line if its average cost is at least this share of the total. The
+/// difference plays no part, so that it does not choose what is tested. All other functions of a
+/// group are only counted.
 const LARGE: f64 = 0.005;
 
 /// The largest p-value, after correction, at which a line differs.
@@ -47,7 +49,7 @@ pub struct GroupLine {
     pub functions: Vec<FunctionLine>,
     /// The number of functions that are too small for a line.
     pub others: usize,
-    /// The functions of the application whose calls account for most of the difference. Each has
+    /// The functions of the application whose calls account for parts of the difference. Each has
     /// the nanoseconds per request that it accounts for.
     pub callers: Vec<(Function, f64)>,
 }
@@ -192,11 +194,11 @@ fn lost(servers: &[Sampled; 2]) -> f64 {
 
 /// The profiles of a server.
 ///
-/// Each sample of a restart stands for an equal part of the CPU time per request in that restart.
-/// This CPU time comes from the laps without an instrument, which are compared round by round. A
-/// share of samples does not change with the speed of the machine. So noise that all functions
-/// share cancels, and so does the profiler's own cost. Ledger, callers and flame graph all use
-/// these costs, so they agree with one another and with the measured difference.
+/// Each sample of a restart gets an equal part of the CPU time per request in that restart. This
+/// CPU time comes from the laps without an instrument, which are compared round by round. A share
+/// of samples does not change with the speed of the machine. So noise that all functions share
+/// cancels, and so does the profiler's own cost. Ledger, callers and flame graph all use these
+/// costs, so they agree with one another and with the measured difference.
 #[derive(Debug)]
 pub(super) struct Sampled<'a> {
     profiles: Vec<(u32, &'a Profile)>,
@@ -213,7 +215,7 @@ struct Cost {
     plain: f64,
     /// The cost in profiled laps.
     profiled: f64,
-    /// The cost that one sample stands for.
+    /// The cost of one sample.
     sample: f64,
 }
 
@@ -222,7 +224,7 @@ struct Sample<'a> {
     restart: u32,
     profile: &'a Profile,
     stack: &'a Stack,
-    /// The cost that the stack stands for, in nanoseconds per request of its restart.
+    /// The cost of the stack, in nanoseconds per request of its restart.
     ns: f64,
 }
 
@@ -330,8 +332,8 @@ fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Funct
 /// little until its caller is known.
 #[derive(Debug, Default)]
 struct Callers {
-    /// The differences in nanoseconds per request. `None` stands for stacks without a function of
-    /// the application.
+    /// The differences in nanoseconds per request. `None` is for stacks without a function of the
+    /// application.
     differences: BTreeMap<(CodeGroup, Function), BTreeMap<Option<Function>, f64>>,
 }
 

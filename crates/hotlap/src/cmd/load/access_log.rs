@@ -1,4 +1,4 @@
-//! Access logs: turns the flags into requests and into notes for the user.
+//! Access logs: turns a log and the flags into requests, and into notes for the user.
 
 use std::path::Path;
 

@@ -132,7 +132,7 @@ impl Asked {
         &self.notes
     }
 
-    /// The requests, which expect any 2xx status.
+    /// The requests, without the expected responses that a probe would learn.
     pub fn unchecked(&self) -> Vec<Request> {
         self.contract.unverified_requests(&self.host)
     }

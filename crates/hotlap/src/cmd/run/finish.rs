@@ -90,15 +90,14 @@ fn has_failed(server: &Server) -> bool {
     server.failure.is_some() && server.role != Role::Control
 }
 
-/// Whether a server sent wrong responses.
 fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
     let is_wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswers { .. });
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
         || kept.run.explain.iter().flat_map(|explains| &explains.lap.failed).any(is_wrong)
 }
 
-/// Whether a server failed more requests under a load than the validity checks allow in a lap.
-/// Searches and stress runs do not count, because they make servers fail on purpose.
+/// Whether a server failed more requests under a load than the validity checks allow in a lap. Only
+/// comparisons count, because searches and stress runs make servers fail on purpose.
 fn fails_requests(run: &Run) -> bool {
     if !matches!(run.question, Question::Compare | Question::Layers | Question::Scale) {
         return false;

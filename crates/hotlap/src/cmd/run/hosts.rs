@@ -251,7 +251,7 @@ pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
 
-/// The facts of the servers' machine and of this one (`here`), which generates the load.
+/// The facts of the servers' machine and of this one (`here`), the controller.
 fn remote_facts(host: &RemoteHost, here: Host) -> Host {
     let mut there = Host::of(host.description().machine.clone());
     let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));

@@ -1,9 +1,9 @@
 //! The folder for the output of servers, which is removed at the end of the run.
 //!
-//! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
-//! folder, and the kernel releases the lock when the process ends. A process id would not be
-//! enough: another process may have the same id, for instance in a container that shares the cache.
-//! The next hotlap command also ends the servers that a killed run left behind.
+//! The next command removes the folders of killed runs, and ends their servers. A running hotlap
+//! holds a lock on a file in its folder, and the kernel releases the lock when the process ends. A
+//! process id would not be enough: another process may have the same id, for instance in a
+//! container that shares the cache.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -129,7 +129,8 @@ fn lock_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
 
-/// Removes the folders whose lock is not held. A folder without a lock file is not from a run.
+/// Ends the servers of runs whose lock is not held, and removes their folders. A folder without a
+/// lock file is not from a run.
 fn remove_those_of_dead_runs(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         // Symbolic links are not followed, because they may point to a folder elsewhere.

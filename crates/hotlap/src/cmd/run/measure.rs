@@ -111,8 +111,8 @@ impl Prepared {
     }
 }
 
-/// Gives this thread, and everything that it starts from now on, priority over other programs, if
-/// the plan asks for it.
+/// If the plan asks for it, gives this thread and everything that it starts from now on priority
+/// over other programs.
 pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     let raised = spec.high_priority.then(Priority::raise).transpose();
     raised.map_err(|error| {
@@ -123,7 +123,7 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     })
 }
 
-/// Measures the experiment, if any, and then stresses servers, if the plan has scenarios.
+/// Runs the experiment and the stress scenarios that the plan has.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,

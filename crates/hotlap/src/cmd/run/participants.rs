@@ -29,7 +29,7 @@ use crate::text::number::plural;
 /// The servers of a run.
 #[derive(Debug)]
 pub struct Participants {
-    /// The servers that can be started, in the order of the experiment.
+    /// The servers that can take part, in the order of the experiment.
     pub ready: Vec<Participant>,
     /// Records of all servers: first the participants in order, then servers that cannot take part.
     pub servers: Vec<Server>,
@@ -379,7 +379,7 @@ fn participant(
 
 /// Why a catalogue server cannot take part.
 enum LeftOut {
-    /// The suite expects servers to be left out, so the reason is only printed.
+    /// The suite leaves out servers that cannot run, so the reason is only printed.
     Noted(String),
     /// The server is shown as failed in the table, with this failure.
     Failed(ServerFailure),

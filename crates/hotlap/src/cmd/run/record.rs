@@ -86,7 +86,6 @@ pub fn begin(
     redact::run(run).into_inner()
 }
 
-/// Describes how servers will be observed.
 fn observing(participants: &Participants, experiment: Option<&Experiment>) -> Observing {
     let is_explained = experiment.is_some_and(|experiment| experiment.explain != Explain::No);
     let mut observing = Observing::default();

@@ -2,7 +2,7 @@
 //!
 //! The order of the laps depends only on the seed, the restart and the round, so the order can be
 //! continued. The interrupted restart keeps its laps. If a number of restarts was given, one more
-//! is added.
+//! replaces the interrupted one.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
     }
 }
 
-/// Returns the last run of a suite, if that run was interrupted.
+/// Returns the last run of a suite, if that run has not finished.
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(

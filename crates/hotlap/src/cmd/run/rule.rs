@@ -1,4 +1,4 @@
-//! `--fail-if "cost +3%"`: the rules that decide which differences are a failure.
+//! `--fail-if "cost +3%"`: the rules that decide which differences count as a failure.
 //!
 //! A rule fails if the whole interval of the ratio is beyond the limit, and passes if no part of
 //! the interval is. Otherwise the rule is undecided, which is not a pass.
@@ -15,8 +15,7 @@ use crate::report::verdict::{Judged, reason};
 use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row};
 use crate::text::number;
 
-/// The names of measures in rules, and the sign of a change for the worse. `None` stands for a
-/// capacity.
+/// The names of measures in rules, and the sign of a change for the worse. `None` is a capacity.
 const NAMES: [(&str, Option<Measure>, char); 8] = [
     ("rps", Some(Measure::Rate), '-'),
     ("cost", Some(Measure::Cost), '+'),

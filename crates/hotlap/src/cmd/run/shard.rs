@@ -84,7 +84,7 @@ fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
     ))
 }
 
-/// Returns the name of this machine: the scheduler's name for it, or its host name.
+/// Returns the name that the user or the scheduler gave this machine, or else its host name.
 pub fn node() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -123,7 +123,6 @@ impl Unfinished {
         }
     }
 
-    /// Returns the path of the store.
     fn store(&self) -> PathBuf {
         self.folder.join("shard.db")
     }

@@ -127,7 +127,7 @@ pub struct RunSpec {
 
     /// Stress scenarios to run after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
-    /// The differences that are a failure (`--fail-if`).
+    /// The differences that count as a failure (`--fail-if`).
     pub rules: Vec<Rule>,
     /// Whether to print everything known about each server.
     pub has_details: bool,

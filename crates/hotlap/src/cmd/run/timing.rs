@@ -14,14 +14,14 @@ use crate::model::{Question, Run, Warmup};
 use crate::store::Store;
 use crate::text::number::plural;
 
-/// The measuring time without `--duration`. The first value is the time for up to as many servers
-/// as the second value says, including control and ceiling. The third value is added for each
-/// further server.
+/// The measuring time without `--duration`. A row is one server under one load. Control and ceiling
+/// count. The first value is the time for up to as many rows as the second value says. Each further
+/// row adds the third.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
-/// The measuring time of a search without `--duration`, for each server and each second of its
-/// windows. This time is enough for a bracket, five restarts of six windows, and half a minute at
-/// the rate that was found.
+/// The measuring time of a search without `--duration`, for each server, each load and each second
+/// of a window. This time is enough for a bracket, five restarts of six windows, and half a minute
+/// at the rate that was found.
 const SEARCH: Duration = Duration::from_secs(90);
 
 /// The time to explain two servers. More servers take longer. With the first starts, an explanation
@@ -101,7 +101,7 @@ fn expected_load(load: &Load, warmup: &Warmup, slice_ms: f64) -> Option<Expected
 }
 
 /// Forecasts how long an experiment takes. Starts, warm-ups and service times are assumed to be as
-/// in the last run of a server.
+/// in the last run of each server.
 pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
     let expected = |participant: &Participant| {
         // The forecast is only an estimate, so errors of the store are not reported.

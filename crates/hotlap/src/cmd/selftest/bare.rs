@@ -16,7 +16,7 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::cpus;
 use hotlap_stats::median;
 
-/// How long the client runs.
+/// The shortest time that the client runs.
 const FOR: Duration = Duration::from_millis(400);
 
 /// The timeout of a response.

@@ -1,9 +1,9 @@
 //! `hotlap selftest --power`: trials that show how small a difference a run on this machine can
 //! find. The method bench uses the same parts to measure next to a neighbour.
 //!
-//! A trial is a run of a reference, its A/A control, a server that costs as much, and a server for
-//! each planted difference. Each participant gets as much time as in a run of two servers. Each
-//! pair is judged as if it were the only pair of its run.
+//! A trial is a run of a reference, its A/A control, a twin that costs the same, and a server for
+//! each planted difference. Each server gets as much time as in a run of two servers. Each pair is
+//! judged as if it were the only pair of its run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,14 +32,14 @@ use crate::text::number::plural;
 /// The number of connections.
 const CONNECTIONS: usize = 64;
 
-/// The warm-up time, which is short because the test servers need no warm-up.
+/// The time limit of a warm-up, which is short because the test servers need no warm-up.
 const WARM: Duration = Duration::from_secs(1);
 
 /// The `--duration` of the runs that the certificate describes, unless the user gives another.
 const PAIR: Duration = Duration::from_secs(60);
 
-/// The indices of the reference and of the server that costs as much. The A/A control lies between
-/// them, and the planted servers follow.
+/// The indices of the reference and of its twin. The A/A control lies between them, and the planted
+/// servers follow.
 const REFERENCE: usize = 0;
 const TWIN: usize = 2;
 
@@ -93,9 +93,8 @@ pub fn run(
     Ok(Exit::Ok)
 }
 
-/// Returns the duration of a trial.
 fn budget(pair: Duration) -> Duration {
-    // The 2 stands for the reference and the server that costs as much.
+    // The 2 counts the reference and its twin.
     pair.mul_f64(time_shares(2 + PLANTED_PERCENT.len()) / time_shares(2))
 }
 
@@ -126,7 +125,6 @@ fn measure(
     Ok(trial(&Analysis::of(&run, 0)))
 }
 
-/// Judges a trial.
 fn trial(analysis: &Analysis) -> PowerTrial {
     let found = |server| analysis.compared(&[(server, REFERENCE)])[0].found[Measure::Cost];
     let planted = [1, 2, 3].map(|at| found(TWIN + at));

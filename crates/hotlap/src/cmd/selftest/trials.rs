@@ -32,7 +32,7 @@ const LAPS: u32 = 4;
 /// The length of a lap. A single lap is enough for some trials.
 const LAP: Duration = Duration::from_millis(500);
 
-/// The warm-up time of the test servers, which need no warm-up.
+/// The time limit of a warm-up. The test servers need none.
 const WARM: Duration = Duration::from_secs(1);
 
 /// How long the pausing server works, and how long it pauses, in milliseconds.
@@ -45,8 +45,8 @@ const PAUSING_RATE: f64 = 500.0;
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// The tolerance of a capacity, as a share. The search takes a third of the time of `hotlap
-/// capacity`, whose intervals are about this wide.
+/// The tolerance of a capacity, as a share. The search takes less than a quarter of the time of
+/// `hotlap capacity`, whose intervals are about this wide.
 const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
@@ -98,7 +98,7 @@ pub(super) fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
 /// Laps at half the rate that a server reaches, each followed by a run of the minimal client.
 struct HalfLoad {
     laps: Vec<Lap>,
-    /// The round trip in microseconds: the minimal client's shortest time, without the server's
+    /// The round trip in microseconds: the minimal client's lowest median, without the server's
     /// delay. A noisy neighbour can only make this time longer.
     way_us: f64,
     /// All times of the minimal client.
@@ -316,7 +316,7 @@ pub fn capacities(
     Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
 
-/// Tests two identical servers, and one that costs exactly 3% more CPU time, as `run` does.
+/// Tests two identical servers, and one that needs exactly 3% more CPU time, as `run` does.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,
@@ -360,7 +360,7 @@ const COST_BASE: &str = "working:2000";
 
 /// The duration of the experiment with one known cost.
 const COST_BUDGET: Duration = Duration::from_secs(10);
-/// The warm-up time in the experiment with one known cost.
+/// The time limit of a warm-up in the experiment with one known cost.
 const COST_WARM: Duration = Duration::from_millis(300);
 
 /// The length of the slices in the experiment with one known cost.

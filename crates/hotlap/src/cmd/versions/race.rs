@@ -1,4 +1,4 @@
-//! One race: a run of several commits, in another process of hotlap. Its report is read as JSON.
+//! One race: a run of several versions, in another process of hotlap. Its report is read as JSON.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -150,13 +150,14 @@ impl RaceReport {
 }
 
 impl Ratio {
-    /// Returns the ratio of a commit to its parent, given the step between the two.
+    /// Returns the ratio of two versions with its 95% interval, given the step between the
+    /// versions.
     pub fn of(step: &VersionStep) -> Self {
         let end = |errors: f64| (step.size + errors * step.error).exp();
         Self { ends: [end(0.0), end(-NORMAL_95), end(NORMAL_95)] }
     }
 
-    /// Returns the ratio as the level of the commit at a place. The standard error is derived from
+    /// Returns the ratio as the level of the version at a place. The standard error is derived from
     /// the interval. If there were few restarts, the error is therefore overestimated.
     pub fn reading(&self, place: usize) -> LevelReading {
         let [level, low, high] = self.ends.map(f64::ln);

@@ -112,7 +112,7 @@ impl Repository {
         }
     }
 
-    /// Checks out a commit in a worktree of its own, unless the worktree exists. Returns the folder
+    /// Checks out a commit in a separate worktree, unless the worktree exists. Returns the folder
     /// in which the commands of the commit start.
     ///
     /// # Errors
@@ -177,9 +177,9 @@ pub struct CommitBuilder<'a> {
     pub folder: &'a SessionFolder,
     /// The shell command that builds a commit.
     pub command: Option<&'a str>,
-    /// Whether the user has interrupted hotlap.
+    /// The flag that stops a build.
     pub interrupt: &'a Interrupt,
-    /// Where to say what is built.
+    /// The console for progress messages.
     pub console: &'a Console,
 }
 

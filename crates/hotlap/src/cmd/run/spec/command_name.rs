@@ -4,7 +4,7 @@
 /// The length up to which a command, such as `node app.js`, is its own name.
 const SHORT: usize = 14;
 
-/// Interpreters, which run the file in their first argument.
+/// Interpreters, which run the script that their arguments name.
 const INTERPRETERS: [&str; 14] = [
     "node", "bun", "deno", "python", "ruby", "perl", "php", "java", "dotnet", "go", "cargo", "npm",
     "npx", "uv",

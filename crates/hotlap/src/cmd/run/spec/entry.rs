@@ -1,6 +1,6 @@
 //! Entries name the servers of a run. An entry is an argument of the command line, or an item in
-//! the server list of a suite. `-L workers 1,2,4` repeats each argument for every value. A pattern
-//! names several servers.
+//! the server list of a suite. `-L workers 1,2,4` repeats each argument that contains `{workers}`
+//! for every value. A pattern names several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
@@ -13,7 +13,7 @@ use crate::model::{Published, Than};
 pub struct Entry {
     /// A server of the catalogue or a pattern, a command, or a URL.
     pub run: String,
-    /// The name in tables, if the suite gives one and the entry matches only one server.
+    /// The name in tables, if the suite gives one. Ignored if the entry matches several servers.
     pub name: Option<String>,
     /// The number of cores that the servers are told to use, and the name without this number.
     pub cpus: Option<(usize, String)>,

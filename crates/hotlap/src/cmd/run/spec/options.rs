@@ -147,7 +147,8 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
     })
 }
 
-/// Rejects generators for a stress run, and more generators than connections.
+/// Rejects generators for a stress run, more generators than connections, and an address without
+/// another host.
 pub(super) fn have_hosts(
     args: &RunArgs,
     loads: &[Load],

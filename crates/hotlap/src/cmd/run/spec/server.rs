@@ -1,4 +1,4 @@
-//! The servers of a run and their names. Each argument or entry stands for one or several catalogue
+//! The servers of a run and their names. Each argument or entry names one or several catalogue
 //! servers, a command, or a URL.
 
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub enum Source {
     Custom(Box<Origin>, Box<Requests>),
 }
 
-/// What an argument stands for.
+/// The meaning of an argument.
 enum Meaning {
     Catalogue(Box<catalogue::CatalogueServer>),
     Command(String),
@@ -110,7 +110,7 @@ pub fn servers(
     meant.into_iter().zip(names).map(server).collect()
 }
 
-/// Returns what each entry stands for, with the index of the entry.
+/// Returns the meanings of each entry, with the index of the entry.
 fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usize, Meaning)>> {
     let mut catalogue = None;
     let mut meant = Vec::new();
