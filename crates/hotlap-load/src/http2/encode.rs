@@ -187,12 +187,16 @@ impl Field {
 
 /// Returns all fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
 fn fields(request: &Request, scheme: &str) -> Vec<Field> {
-    let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
-    let authority = host.map(|(_, value)| value.constant()).unwrap_or_default();
+    let mut numbered = (1..).zip(&request.headers);
+    let host = numbered.find(|(_, (name, _))| name.eq_ignore_ascii_case("host"));
+    let authority = match host {
+        Some((number, (_, value))) => Field::new(":authority", number, value),
+        None => Field::constant(":authority", b""),
+    };
     let mut fields = vec![
         Field::constant(":method", request.method.as_bytes()),
         Field::constant(":scheme", scheme.as_bytes()),
-        Field::constant(":authority", &authority),
+        authority,
         Field::new(":path", 0, &request.path),
     ];
     let headers = (1..).zip(&request.headers);
@@ -351,6 +355,21 @@ mod tests {
         assert_eq!(long[..12], *b"before\x82\x86\xbe\x04\x7f\x49");
         assert_eq!(long[12..], [b'p'; 200]);
         assert_eq!(encoded.table_size, 46, ":authority alone is shared");
+    }
+
+    /// Regression: a field in `Host` was left out of `:authority`.
+    #[test]
+    fn a_host_may_vary() {
+        let field = plan::Field::new("id", plan::ValueSource::Uuid);
+        let host = ("Host".to_owned(), "${id}".to_owned());
+        let varying = Request::with_fields("GET", "/", "h:80", &[host], b"", &[field]).unwrap();
+        let encoded = encode(&[varying]);
+        let mut out = Vec::new();
+        encoded.block(0, BlockForm::Plain).render(&mut out, |number, out| {
+            out.extend_from_slice(format!("host {number}").as_bytes());
+        });
+        let list = [":method=GET", ":scheme=http", ":authority=host 1", ":path=/"];
+        assert_eq!(decoded(&mut Decoder::default(), &out), list);
     }
 
     #[test]
