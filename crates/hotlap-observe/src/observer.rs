@@ -20,8 +20,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Attaches instruments to the processes of a server. This function never fails as a whole,
-    /// because [`Observer::instruments`] reports each instrument that cannot be used.
+    /// Attaches instruments to the processes of a server. This function never fails.
+    /// [`Observer::instruments`] reports each instrument that cannot be used.
     pub fn open(roots: &Roots) -> Self {
         Self { devices: attach(roots), on: None }
     }
