@@ -118,7 +118,7 @@ impl Generators {
     /// Probes a server from the first generator's host.
     ///
     /// # Errors
-    /// Fails if no probe got an acceptable response, or if the generator is lost.
+    /// Fails if a request got no acceptable response, or if the generator is lost.
     pub fn probe(&self, probe: Probe) -> Result<LearnedRequests, LoadError> {
         let ready = self.ready()?;
         let first = ready.first().ok_or_else(|| LoadError::Unfit(NONE.to_owned()))?;
