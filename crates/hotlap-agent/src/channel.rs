@@ -1,7 +1,7 @@
 //! The controller's end of a channel to an agent.
 //!
-//! Every wait has a limit, and ends when the user interrupts. Dropping the channel always ends the
-//! command, and with it the agent and everything that the agent started.
+//! Every wait has a limit, and an interrupt ends the waits that are under way. Dropping the channel
+//! always ends the command, and with it the agent and everything that the agent started.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub struct Channel {
     state: Mutex<State>,
     /// Whether the user has interrupted.
     stop: Arc<AtomicBool>,
-    /// The command's process. It is dropped after the link, because the end of the link tells the
+    /// The command's process. It is dropped after the link, because closing the link tells the
     /// command to end.
     child: Option<Child>,
 }
@@ -83,7 +83,7 @@ impl Channel {
     }
 
     /// Connects to an agent that reads what is written to `output`, and whose own output is
-    /// `input`. Messages contain `name` instead of a command.
+    /// `input`. Error messages contain `name` instead of a command.
     ///
     /// # Errors
     /// Fails like [`Channel::open`].
@@ -174,9 +174,9 @@ impl Channel {
     ///
     /// # Errors
     /// Fails if the agent refuses the order, does not answer within the order's limit, or sends
-    /// nothing at all for 15 s. An interrupt by the user is an error too. After a refusal or an
-    /// interrupt, the channel stays open. Otherwise the channel is closed, and all later calls
-    /// fail.
+    /// nothing at all for 15 s. An interrupt by the user is an error too. After a refusal, an
+    /// interrupt or an order that is too long to send, the channel stays open. Otherwise the
+    /// channel is closed, and all later calls fail.
     pub fn call<O: Order>(&self, order: O) -> Result<O::Report, ChannelError> {
         self.exchange(order).map_err(|fault| error(&self.command, O::PHASE, fault))
     }
@@ -303,7 +303,7 @@ impl Channel {
         ChannelFault::NoAgent { said: said.trim().to_owned(), remedy }
     }
 
-    /// Returns what the command printed to standard error before it ended.
+    /// Waits briefly for the command to end, and returns the end of its standard error.
     fn said_last(&self) -> String {
         self.child.as_ref().map(Child::said_last).unwrap_or_default()
     }
@@ -368,7 +368,8 @@ fn malformed(why: impl std::fmt::Display) -> ChannelFault {
 }
 
 /// The two streams of a channel. One thread writes, so that no call waits for an agent that does
-/// not read. Another thread reads. Nothing waits for the threads: each ends when its stream ends.
+/// not read. Another thread reads. Nothing joins the threads: the writing thread ends once the link
+/// is closed or a write fails, and the reading thread ends with its stream.
 #[derive(Debug)]
 struct Link {
     /// The queue of outgoing messages. `None` once the link is closed.

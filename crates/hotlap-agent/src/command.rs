@@ -36,7 +36,7 @@ pub enum CommandError {
     Quotes(String),
 }
 
-/// The name of the program where it is installed.
+/// The file name of the installed program.
 const PROGRAM: &str = "hotlap";
 
 /// The subcommand that runs an agent.
@@ -52,7 +52,7 @@ impl FromStr for AgentCommand {
         let is_program =
             |word: &str| Path::new(word).file_name().is_some_and(|name| name == PROGRAM);
         if !matches!(&argv[..], [.., program, last] if is_program(program) && last == AGENT) {
-            // A host may be called hotlap, so its name alone is not a path.
+            // A host may be called hotlap, so a bare `hotlap` after other words is not the program.
             if !is_program(last) || !(last.contains('/') || argv.len() == 1) {
                 argv.push(PROGRAM.to_owned());
             }
@@ -63,8 +63,8 @@ impl FromStr for AgentCommand {
 }
 
 impl AgentCommand {
-    /// Returns what to do if the command ended with this exit code and no agent answered, as a
-    /// sentence.
+    /// Returns a sentence that says what to do if no agent answered and the command ended with
+    /// this exit code.
     pub(crate) fn remedy(&self, code: Option<i32>) -> String {
         let (started, host) =
             (&self.argv[..self.argv.len() - 1], &self.argv[..self.argv.len() - 2]);
@@ -101,7 +101,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const KEPT_BYTES: usize = 4096;
 
 /// The command's process, in a separate session. A terminal's Ctrl-C does not reach the command,
-/// and the command cannot wait for a password from the terminal.
+/// and the command cannot ask for a password on the terminal.
 #[derive(Debug)]
 pub(crate) struct Child {
     command: AgentCommand,
@@ -144,7 +144,7 @@ impl Child {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the end of the standard error of a command that is ending.
+    /// Waits briefly for the command to end, and returns the end of its standard error.
     pub(crate) fn said_last(&self) -> String {
         self.wait(LAST_WORDS);
         // The thread that reads standard error may be a little behind.
@@ -152,7 +152,7 @@ impl Child {
         self.said()
     }
 
-    /// Returns what to do if no agent answers, as a sentence.
+    /// Returns a sentence that says what to do if no agent answers.
     pub(crate) fn remedy(&self) -> String {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let status = process.try_wait().ok().flatten();

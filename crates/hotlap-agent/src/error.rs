@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::message::Hello;
 
 /// Why an agent cannot be used. The message names the command, the step that failed, the cause and
-/// the remedy.
+/// usually a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{command}: while {phase}: {fault}")]
 pub struct ChannelError {
@@ -36,7 +36,7 @@ pub enum ChannelFault {
         /// What to do, as a sentence.
         remedy: String,
     },
-    /// The agent has another version than this program.
+    /// The version of the agent differs from the version of this program.
     #[error(
         "the agent on {} is hotlap {} (protocol {}), but this is hotlap {} (protocol {}): install \
          the same version on both hosts",

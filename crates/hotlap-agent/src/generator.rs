@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const KEPT: usize = 1_000;
 
 orders! {
-    /// The orders to a generator. Opening a load reports its number, which identifies it in later
-    /// orders.
+    /// The orders to a generator. Opening a load reports a number, which identifies the load in
+    /// later orders.
     GeneratorOrder, carried out by generator: Generator {
         /// Describe the generator's host.
         Describe -> HostDescription, "describing its host", PROMPT => HostDescription::here();
@@ -88,8 +88,8 @@ pub struct HostDescription {
     pub machine: Machine,
     /// The cores that the generator may use. Empty if they are not known.
     pub cores: Vec<usize>,
-    /// A number that the kernel chose when it started. Empty if unknown. Agents in namespaces or
-    /// containers of one machine report the same number.
+    /// The random ID that the kernel chose at boot. Empty if unknown. Agents in namespaces or
+    /// containers of one machine report the same ID.
     pub boot: String,
 }
 
@@ -170,8 +170,8 @@ pub struct Status {
 pub struct Joined {
     /// What happened to the requests.
     pub outcome: Outcome,
-    /// The longest time within the window for which the generator's process did not run, in
-    /// nanoseconds. Only pauses of 50 ms and more are noticed.
+    /// The longest time for which the generator's process stalled, in nanoseconds: from the opening
+    /// of a window on, up to the end of the stall. Only pauses of more than 50 ms count.
     pub paused_ns: u64,
 }
 
@@ -224,11 +224,11 @@ struct Load {
     session: Option<Session>,
     /// How long the load sends before its window opens, if it has only one window.
     warmup: Duration,
-    /// A function that returns how many field values the load has used.
+    /// An upper bound on the number of field values that the load has used.
     used: ValuesUsed,
     /// The times at which each window opened and closed, except for windows that were collected.
     windows: Vec<(u64, u64)>,
-    /// The pauses since the load began to open its connections.
+    /// The pauses of this process, shared with the other loads.
     pauses: Arc<Pauses>,
 }
 
@@ -323,7 +323,7 @@ impl Load {
         self.used.most()
     }
 
-    /// The longest time in a window for which the process stalled.
+    /// Returns the longest stall in the windows, and forgets the windows.
     fn paused_ns(&mut self) -> u64 {
         let windows = std::mem::take(&mut self.windows);
         let longest = |(opens, closes): &(u64, u64)| self.pauses.longest_ns(*opens, *closes);

@@ -118,7 +118,7 @@ impl Generators {
     /// Probes a server from the first generator's host.
     ///
     /// # Errors
-    /// Fails if no probe got an acceptable response, or if the generator is lost.
+    /// Fails if a request got no acceptable response, or if the generator is lost.
     pub fn probe(&self, probe: Probe) -> Result<LearnedRequests, LoadError> {
         let ready = self.ready()?;
         let first = ready.first().ok_or_else(|| LoadError::Unfit(NONE.to_owned()))?;
@@ -130,8 +130,7 @@ impl Generators {
     /// this machine's network. Returns where servers should listen, and the address.
     ///
     /// # Errors
-    /// Fails if a generator is lost, or if there is no such address. The error has cause and
-    /// remedy.
+    /// Fails if this machine cannot listen, if a generator is lost, or if there is no such address.
     pub fn find_network(&self, given: Option<IpAddr>) -> Result<(Network, IpAddr), String> {
         let own = machine::addresses();
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -270,7 +269,7 @@ const SAMPLED_VALUES: u64 = 1 << 32;
 /// utilization and sub-millisecond quality-of-service", EuroSys 2014 (mutilate).
 ///
 /// # Errors
-/// Fails if the load ends after a number of requests, because the time of its end is unknown.
+/// Fails if the load ends after a number of requests, because nobody knows when that will be.
 fn sampler(plan: &Plan) -> Result<Plan, String> {
     if matches!(plan.stop, Stop::Requests(_)) {
         return Err("latency can be sampled only in a load with a duration: use -d".to_owned());

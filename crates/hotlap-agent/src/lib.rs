@@ -1,19 +1,19 @@
 //! hotlap on other hosts: both ends of a channel to an agent. An agent is hotlap itself, started
 //! through a command that the user already trusts (`ssh host`, `ip netns exec`). It communicates
-//! over its standard input and output. There is no open port, no daemon and no secret.
+//! over its standard input and output. The channel needs no open port, no daemon and no secret.
 //!
 //! This crate knows nothing about experiments, flags, SQL or terminals.
 //!
 //! ```text
 //! the controller's end                        the agent's end
-//!   load       where load comes from            generator  loads: its orders, and what they do
+//!   load       the sources of load              generator  loads: its orders, and what they do
 //!     group    several generators               server     servers: its orders, and what they do
 //!     outcome  what they measured together      serve      carries out orders
 //!   remote     servers on another host
 //!   channel    starts the command, calls the agent
 //!   command    the command as typed, and its process
 //!
-//! both ends: message (what is said), frame (how it is written), clock, reach (addresses)
+//! both ends: message (the messages), frame (the wire format), clock, reach (addresses)
 //! ```
 
 #[macro_use]

@@ -37,8 +37,8 @@ pub trait LoadHost: Debug + Send + Sync {
 /// Like a [`Session`], a load has one window ([`LoadHost::start`]) or any number of windows
 /// ([`LoadHost::hold`]).
 pub trait RunningLoad: Debug + Send {
-    /// Waits until each connection is open or has failed once, and returns when the window opens
-    /// and closes. `None` if the load ends first.
+    /// Waits until each connection is open or has failed once, and returns the times at which the
+    /// window opens and closes. `None` if the load ends first.
     fn wait_for_window(&self) -> Option<Window>;
 
     /// Opens a window of a held load, after `warmup` and for `length`.
@@ -84,7 +84,7 @@ pub trait RunningLoad: Debug + Send {
     fn lost(&self) -> Option<ChannelError>;
 }
 
-/// A function that returns how many field values a load has used.
+/// A function that returns an upper bound on the number of field values that a load has used.
 pub type ValuesUsed = Box<dyn Fn() -> u64 + Send>;
 
 /// The measurements of a load.

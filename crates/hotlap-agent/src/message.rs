@@ -43,7 +43,7 @@ pub struct Hello {
     pub version: String,
     /// The name of the host.
     pub host: String,
-    /// The task of the agent, which the agent repeats.
+    /// The task of the agent. The agent's hello repeats the controller's choice.
     pub role: AgentRole,
 }
 
@@ -83,7 +83,7 @@ pub trait AgentService {
     /// Carries out an order, and answers it with [`report`].
     ///
     /// # Errors
-    /// Returns why the order cannot be carried out, with a remedy.
+    /// Returns why the order cannot be carried out.
     fn carry_out(&mut self, order: &RawValue) -> Answer;
 }
 
@@ -96,8 +96,8 @@ pub fn report<O: Order>(report: O::Report) -> Answer {
 }
 
 /// Defines the orders of a role. An order has fields, a report, a description in words, a time
-/// limit for the answer, and the code that carries it out. Each order is a type. The messages
-/// contain values of an enum of all orders.
+/// limit for the answer, and the code that carries it out. Each order is a type. In messages, an
+/// order is a value of one enum, which has a variant for each type.
 #[macro_export]
 macro_rules! orders {
     (
@@ -157,7 +157,7 @@ macro_rules! orders {
 /// A message from the controller to the agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToAgent<O> {
-    /// The controller still runs.
+    /// The controller is still running.
     Heartbeat,
     /// The agent should read its clock.
     Clock {
@@ -176,7 +176,7 @@ pub(crate) enum ToAgent<O> {
 /// A message from the agent to the controller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToController<R> {
-    /// The agent still runs. It answers each heartbeat at once, even while it carries out an order.
+    /// The agent is still running. It answers each heartbeat at once, even during an order.
     Heartbeat,
     /// The time on the agent's clock.
     Clock {
@@ -196,7 +196,7 @@ pub(crate) enum ToController<R> {
     Refused {
         /// The number of the call.
         number: u64,
-        /// Why the order could not be carried out, with a remedy.
+        /// Why the order could not be carried out.
         why: String,
     },
 }

@@ -19,7 +19,7 @@ const LATE_BY: Duration = Duration::from_millis(10);
 /// The smallest share of the windows' total time in which all generators' windows must be open.
 const OVERLAP: f64 = 0.9;
 
-/// The smallest part of its share of the requests that a generator must complete.
+/// The smallest part of its share that a generator must complete.
 const SHARE: f64 = 0.9;
 
 /// How many requests may be missing by chance, in standard deviations of a Poisson distribution.
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Returns two generators that measured for the same second.
+    /// Returns two generators that measured during the same second.
     fn two() -> Vec<GeneratorOutcome> {
         let one = |command: &str| GeneratorOutcome {
             command: command.to_owned(),
@@ -372,7 +372,7 @@ mod tests {
         let found = reasons(|g| g.opened_ns += 150 * MS);
         let expected = "all generators measured together for only 85% of the time";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
-        // The windows seem to agree, but no clock's offset is known well enough.
+        // The windows seem to agree, but the offset of one clock is not known well enough.
         let found = reasons(|g| {
             g.before = Offset { ns: 0, error_ns: 60 * MS };
             g.after = g.before;

@@ -1,7 +1,7 @@
-//! Finds the addresses of a host that another host reaches, and whether two hosts are one machine.
+//! Finds the addresses at which one host reaches another, and whether two hosts are one machine.
 //!
 //! A [`Door`] is a socket on all addresses that sends a secret to every client that connects, and
-//! reads nothing. The door is open only during the search for an address.
+//! reads nothing. The door normally closes when the search for an address ends.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -109,7 +109,7 @@ pub(crate) fn secret() -> String {
     (0..4).map(|n| format!("{:016x}", RandomState::new().hash_one(n))).collect()
 }
 
-/// The number that this machine's kernel chose when it started. Empty if unknown.
+/// The random ID that this machine's kernel chose at boot. Empty if unknown.
 pub(crate) fn boot() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|id| id.trim().to_owned()).unwrap_or_default()

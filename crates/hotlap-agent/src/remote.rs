@@ -1,5 +1,4 @@
-//! Servers on another host, as the controller sees them. The host starts servers, and the servers
-//! run there.
+//! Servers on another host, as the controller sees them.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -48,8 +47,8 @@ const REACH: Duration = Duration::from_secs(5);
 pub struct RemoteHost {
     line: Arc<Line>,
     description: Description,
-    /// The address at which the generator reaches the host. `None` if no address is reached, and no
-    /// server is to be started.
+    /// The address at which this machine reaches the host. `None` if no address is reached, which
+    /// is an error only if servers are to be started.
     address: Option<IpAddr>,
 }
 
@@ -60,8 +59,8 @@ pub struct Wanted {
     pub address: Option<IpAddr>,
     /// The number of cores that the host's servers want. `None` means all cores.
     pub cpus: Option<usize>,
-    /// Whether servers will be started on the host. Otherwise the servers run already, and their
-    /// addresses are known.
+    /// Whether servers will be started on the host. Otherwise the servers are already running, and
+    /// their addresses are known.
     pub starts: bool,
 }
 
@@ -78,11 +77,11 @@ pub struct Build<'a> {
 
 impl RemoteHost {
     /// Starts an agent, and finds the address at which this machine reaches it, unless the address
-    /// is given. Once `stop` is set, calls to the agent end early.
+    /// is given. Setting `stop` ends the wait of every call that began earlier.
     ///
     /// # Errors
-    /// Fails if the agent cannot be started, or if none of its addresses is reached. The error has
-    /// cause and remedy.
+    /// Fails if the agent cannot be started, or if servers will be started there and none of the
+    /// host's addresses is reached.
     pub fn open(
         command: &AgentCommand,
         wanted: Wanted,
@@ -162,8 +161,8 @@ impl RemoteHost {
         &self.description
     }
 
-    /// The address at which the generator reaches the host. `None` if no address is reached, and no
-    /// server is to be started.
+    /// The address at which this machine reaches the host. `None` if no address is reached, which
+    /// is an error only if servers are to be started.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
@@ -181,8 +180,8 @@ impl RemoteHost {
         self.call(MakeCertificate {})
     }
 
-    /// Builds servers of the catalogue. The results are in the order of the ids. `on` gets each
-    /// step.
+    /// Builds servers of the catalogue, and calls `on` with each step. The results are in the order
+    /// of the ids.
     ///
     /// # Errors
     /// Fails if the agent does not answer.
@@ -238,12 +237,12 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the failure of a server at its start.
+    /// Returns the failure of a server to start.
     fn failed(&self, cause: impl Display, remedy: String, log_tail: Vec<String>) -> ServerFailure {
         ServerFailure { phase: "start".to_owned(), cause: cause.to_string(), log_tail, remedy }
     }
 
-    /// Returns the server once this machine reaches it.
+    /// Checks that this machine reaches the server, and returns the server.
     fn up(&self, order: &StartOrder, started: StartedThere) -> Result<Up, ServerFailure> {
         let server = Box::new(RemoteServer::new(&self.line, started.server));
         let address = match self.address {
@@ -292,8 +291,8 @@ impl RemoteHost {
         self.line.channel.call(order).map_err(|why| self.lost(&why))
     }
 
-    /// Whether the host may have this address. Loopback addresses and unix sockets belong to this
-    /// machine, unless the host shares its network.
+    /// Whether the host may have this address. Loopback addresses and Unix sockets belong to this
+    /// machine, unless the host shares this machine's network.
     fn may_have(&self, endpoint: &Endpoint) -> bool {
         let shares_network = self.address.is_some_and(|ip| ip.is_loopback());
         match endpoint {

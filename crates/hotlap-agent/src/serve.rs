@@ -32,8 +32,8 @@ pub enum Ending {
 }
 
 /// Serves one controller, whose orders come from `input`. `open` returns the service that carries
-/// out the orders of a role. `end` ends the process and need not return. `end` is called if an
-/// order under way delays the agent's end by more than 1.5 s.
+/// out the orders of a role. `end` ends the process and need not return. It is called if the agent
+/// is still busy 1.5 s after it should have ended.
 pub fn serve(
     mut input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -55,8 +55,8 @@ pub fn serve(
     })
 }
 
-/// Exchanges hellos. Returns the role that the controller asks for, or `None` if its version
-/// differs.
+/// Exchanges hellos. Returns the role that the controller asks for, or `None` if no valid hello of
+/// the same version comes.
 fn greet(input: &mut impl Read, wire: &Wire) -> Option<AgentRole> {
     wire.write(frame::MARKER).ok()?;
     let theirs: Hello = serde_json::from_slice(&frame::read(input).ok()?).ok()?;

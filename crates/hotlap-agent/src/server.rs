@@ -141,8 +141,8 @@ pub struct Description {
     pub folder: PathBuf,
     /// The machine's addresses other than loopback.
     pub addresses: Vec<IpAddr>,
-    /// A number that the kernel chose when it started. Empty if unknown. Agents in namespaces or
-    /// containers of one machine report the same number.
+    /// The random ID that the kernel chose at boot. Empty if unknown. Agents in namespaces or
+    /// containers of one machine report the same ID.
     pub boot: String,
 }
 
@@ -199,7 +199,7 @@ pub struct ServerSetting {
     pub program: PathBuf,
 }
 
-/// Runs servers for one controller. Dropping the service ends all servers.
+/// Runs servers for one controller. Dropping the service ends all servers that it started.
 #[derive(Debug)]
 pub struct ServerService {
     setting: ServerSetting,

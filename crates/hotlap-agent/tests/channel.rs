@@ -117,7 +117,7 @@ fn an_agent_ends_when_its_channel_is_dropped() {
     assert_eq!(agent.thread.join().expect("no panic"), Ending::Closed);
 }
 
-/// An agent service that carries out an order for ever.
+/// An agent service that never finishes an order.
 struct Busy(mpsc::Sender<()>);
 
 impl AgentService for Busy {
@@ -153,7 +153,7 @@ fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
     assert_eq!(first, MARKER);
 }
 
-/// This test takes 15 s, because nothing comes from the controller, not even heartbeats.
+/// This test takes 15 s. The controller sends nothing after its hello, not even heartbeats.
 #[test]
 fn an_agent_ends_when_nothing_comes_from_its_controller() {
     let (agent_input, mut output) = pipe().expect("a pipe");
@@ -183,7 +183,7 @@ fn an_agent_of_another_version_is_named() {
     );
 }
 
-/// If the versions differ, both ends notice.
+/// The agent checks the version too, not only the controller.
 #[test]
 fn an_agent_serves_no_controller_of_another_version() {
     let hello = r#"{"protocol":2,"version":"9.9.9","host":"bench1","role":"server"}"#;
@@ -230,8 +230,8 @@ fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     assert!(matches!(open("yes").fault, ChannelFault::NoAgent { .. }));
 }
 
-/// The interrupt ends the wait of a call that was begun earlier. Calls that clean up afterwards
-/// wait for their answers. The answer to the first call comes later.
+/// The interrupt ends the wait of a call that began earlier. Calls that clean up afterwards wait
+/// for their answers. The late answer to the first call is ignored.
 #[test]
 fn an_interrupt_ends_the_wait_for_an_agent_but_not_the_channel() {
     let stop = Arc::new(AtomicBool::new(false));

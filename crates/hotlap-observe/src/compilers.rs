@@ -1,6 +1,6 @@
 //! Finds compilers that run as threads of a server.
 //!
-//! A server is not warm while its compiler is at work. The cost of the server may look level too
+//! A server is not warm while its compiler is at work. The cost of the server may look steady too
 //! early, because compilers pause between their tiers. Most runtimes compile on named threads that
 //! do nothing else.
 

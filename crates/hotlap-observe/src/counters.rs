@@ -96,7 +96,7 @@ impl Counters {
     }
 
     /// Switches the counters off. Returns the counts since the counters were switched on. `None` if
-    /// a counter never ran.
+    /// a counter cannot be read, or never ran.
     pub fn end(&mut self) -> Option<HardwareCounts> {
         let ended = self.read();
         self.switch_off();

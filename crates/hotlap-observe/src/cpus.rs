@@ -163,13 +163,13 @@ mod platform {
     }
 }
 
-/// How long a flush waits for the helpers on the other cores. Most helpers run within some
+/// How long a flush waits for the helpers on the other cores. Most helpers run within a few
 /// microseconds. Even a helper that cannot run immediately may help. When the helper becomes ready,
 /// the kernel updates the running thread's clock if both threads are in one control group and
 /// session.
 const LIMIT: Duration = Duration::from_micros(300);
 
-/// Brings the CPU clock of a running server up to date by running briefly on each of its cores.
+/// Brings a running server's CPU clock up to date by running briefly on each of the server's cores.
 ///
 /// The kernel adds to a thread's CPU time when its core switches threads, when another thread
 /// becomes ready there, or at the next clock tick. So if another core reads the CPU clock of a
@@ -198,8 +198,8 @@ impl ClockFlush {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };
         if let Some((last, others)) = cpus.split_last() {
-            // The calling thread moves first. On a busy core, the move may wait for a tick.
-            // Meanwhile, the clocks of the other cores would fall behind again.
+            // The calling thread moves first, because the move to a busy core may wait for a tick.
+            // If the thread moved last, the clocks of the other cores would fall behind again.
             if pin(&[*last]).is_ok() && !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();

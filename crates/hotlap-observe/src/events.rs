@@ -1,4 +1,5 @@
-//! Reads events that the kernel always counts for every process, at both ends of a slice.
+//! Reads events at both ends of a slice. The kernel counts these events for every process anyway,
+//! except for moves between cores, which need a perf counter.
 //!
 //! Freezing a server adds to the counts. Every thread stops and resumes once per slice, which makes
 //! one or two voluntary context switches.
@@ -26,7 +27,7 @@ const ONE_IN: u64 = 100;
 pub(crate) struct EventCounts {
     supervisor: Option<u32>,
     sampler: Sampler,
-    /// A counter for each thread that ran when the counters were attached.
+    /// A counter for each attached thread. Threads that start later inherit the counter.
     migrations: Result<Vec<Counter>, ObserveError>,
     began: Option<Edge>,
     sum: Option<Events>,
@@ -158,8 +159,8 @@ fn workers(times: impl Iterator<Item = u64> + Clone) -> u64 {
 }
 
 impl Sums {
-    /// Reads `/proc/PID/stat` of all processes, see proc_pid_stat(5). When a parent waits for an
-    /// ended process, it receives the counts of this process, so the sum stays right.
+    /// Reads `/proc/PID/stat` of all processes, see proc_pid_stat(5). A parent that waits for an
+    /// ended process receives the counts of this process, so the sum stays right.
     fn of(supervisor: Option<u32>, pids: &[u32]) -> Self {
         let stat = |pid: u32| Process::new(pid.cast_signed()).ok()?.stat().ok();
         let mut sum = Self { is_exact: is_exact(pids), ..Self::default() };

@@ -141,8 +141,8 @@ impl Elf {
         Ok(Self { parts: parts.collect(), functions: Functions::new(list) })
     }
 
-    /// Returns the position of an offset of the file in the function that contains it, and the name
-    /// of the function.
+    /// Returns how far an offset of the file is into the function that contains it, and the name of
+    /// the function.
     pub(crate) fn place(&self, offset: u64) -> Option<(u64, &str)> {
         let within = |(start, size, _): &&(u64, u64, u64)| (*start..start + size).contains(&offset);
         let (start, _, address) = self.parts.iter().find(within)?;
@@ -226,7 +226,7 @@ fn parse_kallsyms(text: &str) -> Functions {
 }
 
 /// The time limit for a JVM to write its list. The JVM writes the list at its next safe point,
-/// within some milliseconds. Starting `jcmd` takes most of the time.
+/// within a few milliseconds. Starting `jcmd` takes most of the time.
 const JVM_LIMIT: Duration = Duration::from_secs(10);
 
 /// The largest number of bytes that are read from a list. A list of 100,000 functions has about 10

@@ -9,7 +9,7 @@
 //!
 //! An [`Observer`] shows what a server does during a lap: a CPU profile, system calls by name, and
 //! kernel events. The observer has one instrument for each of these. Instruments cost CPU time, so
-//! a lap with an instrument counts for no other figure, and only one instrument is on at a time.
+//! a lap with an instrument enters no other figure, and only one instrument is on at a time.
 //! The result of an instrument is an [`Observation`].
 //!
 //! On Linux, the kernel describes processes under `/proc`. On other systems, most figures are
@@ -62,7 +62,7 @@ pub use usage::{Cpu, HardwareCounts, Memory, Sampler, Switches};
 #[cfg(not(target_os = "linux"))]
 pub type Counters = Uncounted;
 
-/// The type of hardware counters on systems other than Linux, which has no values.
+/// The type of hardware counters on systems other than Linux. The type has no values.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub enum Uncounted {}

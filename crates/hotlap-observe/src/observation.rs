@@ -180,7 +180,7 @@ pub(crate) trait Device: std::fmt::Debug + Send {
     /// Returns what the instrument saw since the last call.
     fn take(&mut self) -> Result<Observation, ObserveError>;
 
-    /// Returns what the instrument cannot see on this system, or only at a price.
+    /// Returns what the instrument cannot see on this system, or sees only at a cost.
     fn limits(&self) -> Vec<ObserveError> {
         Vec::new()
     }

@@ -20,15 +20,15 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Attaches instruments to the processes of a server. This function never fails as a whole,
-    /// because [`Observer::instruments`] reports each instrument that cannot be used.
+    /// Attaches instruments to the processes of a server. This function never fails.
+    /// [`Observer::instruments`] reports each instrument that cannot be used.
     pub fn open(roots: &Roots) -> Self {
         Self { devices: attach(roots), on: None }
     }
 
-    /// Returns the usable instruments, and what is missing, each with the command that would permit
-    /// it. The other instruments are missing, and so is what a usable instrument cannot see, or
-    /// sees only at a price. For example, a profile of user mode alone lacks the kernel's part.
+    /// Returns the usable instruments, and everything that is missing, each with a remedy. This
+    /// includes the other instruments, and what a usable instrument cannot see or sees only at a
+    /// cost. For example, a profile of user mode alone lacks the kernel's part.
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let (mut usable, mut missing, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (instrument, device) in &self.devices {

@@ -79,8 +79,8 @@ fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
 /// The processes of a tree, kept up to date cheaply.
 ///
 /// The kernel reports the id of the process or thread that was created last (`/proc/loadavg`).
-/// While this id does not change, there are no new processes. When the id changes, only new
-/// processes are examined, because a process outside of the tree never becomes a member.
+/// While this id does not change, there are no new processes. When the id changes, only members and
+/// new processes are examined, because a process outside of the tree never becomes a member.
 #[derive(Debug)]
 pub struct ProcessTree {
     roots: Roots,
@@ -130,15 +130,14 @@ impl ProcessTree {
                     Some(now) if now.started == then.started => {
                         self.known.insert(pid, Some(now));
                     }
-                    // The id was reused by another process.
+                    // The process has ended. Another process may have its id.
                     other => unsettled.extend(other),
                 },
                 None => unsettled.extend(member(pid)),
             }
         }
-        // A child may have a lower id than its parent, so the loop makes as many passes as there
-        // are generations. A process whose parent is still not classified is examined again next
-        // time.
+        // A child may have a lower id than its parent, so the loop repeats until a pass settles
+        // nothing. A process whose parent is still not classified is examined again next time.
         loop {
             let before = unsettled.len();
             unsettled.retain(|new| !self.settle(new));
@@ -270,7 +269,8 @@ pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
 }
 
-/// Returns whether a process still runs. A later process with the same id does not count.
+/// Returns whether a process still exists. A later process with the same id does not count. On
+/// systems other than Linux, the result is always `true`.
 pub fn is_still(known: &Member) -> bool {
     #[cfg(target_os = "linux")]
     return member(known.pid).is_some_and(|now| is_same(&now, known));
@@ -397,8 +397,8 @@ fn tcp_sockets(
         if held.is_empty() {
             continue;
         }
-        // The process's own tables are read, because it may be in another network namespace. A
-        // kernel without IPv6 has no tcp6.
+        // The process's own tables are read, because the process may be in another network
+        // namespace. A kernel without IPv6 has no tcp6.
         let mut entries = process.tcp().map_err(io::Error::other)?;
         entries.extend(process.tcp6().unwrap_or_default());
         found.extend(
@@ -411,7 +411,7 @@ fn tcp_sockets(
 /// Fails, because the TCP addresses at which processes listen are unknown on this system.
 ///
 /// # Errors
-/// Always. The message names the remedy, which is to pass the port to the command.
+/// Always. The message names the remedy: use `$PORT` in the command.
 #[cfg(not(target_os = "linux"))]
 pub fn listening(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     Err(io::Error::new(

@@ -1,11 +1,11 @@
 //! Makes a CPU profile by sampling.
 //!
 //! The clock is the kernel's `cpu-clock` event, which needs no PMU. A high-resolution timer runs
-//! while a thread is on a core, and keeps the rest of its period while the thread is not. So
-//! samples come at even intervals of each thread's CPU time, even if the thread runs only briefly
-//! at a time. The timer cannot interrupt a section of the kernel with interrupts off. The time of
-//! such a section appears at the instruction that switches interrupts on again. [`Profile::stack`]
-//! attributes this time to the caller.
+//! while a thread is on a core, and pauses while the thread is off the core. So samples come at
+//! even intervals of each thread's CPU time, even if the thread runs only briefly at a time. The
+//! timer cannot interrupt a section of the kernel with interrupts off. The time of such a section
+//! appears at the instruction that switches interrupts on again. [`Profile::stack`] attributes this
+//! time to the caller.
 //!
 //! Callers are found by frame pointers. The caller of a function that keeps no frame is found by
 //! the word on top of the stack ([`crate::call`]). In code compiled without frame pointers, only
@@ -63,7 +63,7 @@ pub(crate) struct Profiler {
     lost: u64,
 }
 
-/// The position of a process in a sample.
+/// The process and the stack of a sample.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sampled {
     pid: u32,

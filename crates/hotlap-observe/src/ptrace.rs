@@ -1,6 +1,6 @@
 //! Counts system calls by stopping every thread at each call, with ptrace(2).
 //!
-//! Tracing needs no privileges, but each call takes two stops of some microseconds. A thread of
+//! Tracing needs no privileges, but each call takes two stops of a few microseconds. A thread of
 //! hotlap traces all threads of the server. However hotlap ends, the kernel detaches the traced
 //! threads, and they go on.
 
@@ -23,7 +23,7 @@ const DETACH_LIMIT: Duration = Duration::from_secs(2);
 /// The time to sleep if no thread of the server has stopped.
 const IDLE: Duration = Duration::from_micros(100);
 
-/// The number of looks at the threads before the tracer sleeps.
+/// How many times the tracer finds no stopped thread before it begins to sleep between looks.
 const LOOKS: u32 = 100;
 
 /// Counts by the number of the system call.
@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    /// This function is not a test, but is run by the process that is killed while it traces.
+    /// This function is not a test. The next test runs it in a process, and kills the process.
     #[test]
     fn tracing() {
         let Ok(pid) = std::env::var(TRACED) else { return };

@@ -27,8 +27,8 @@ pub(crate) struct Symbols {
     files: HashMap<(i32, i32, u64), Arc<Elf>>,
     /// The names that were already looked up.
     known: HashMap<(u32, u64), Option<Frame>>,
-    /// Files that runtimes wrote for hotlap, which are removed in the end. `None` if the files do
-    /// not belong to hotlap.
+    /// Files that runtimes wrote for hotlap, which are removed on drop. `None` if the files do not
+    /// belong to hotlap.
     leftovers: Option<BTreeSet<PathBuf>>,
     /// Whether there was compiled code without any list of names.
     is_unnamed: bool,
@@ -45,7 +45,7 @@ struct Code {
 
 impl Symbols {
     /// Returns an empty table of names. For a server that hotlap started, the files in which
-    /// runtimes list functions are removed in the end.
+    /// runtimes list functions are removed on drop.
     pub(crate) fn new(is_started: bool) -> Self {
         Self {
             processes: HashMap::new(),
@@ -171,9 +171,9 @@ impl Symbols {
         Some(compiled)
     }
 
-    /// Notes a file under the root folder of a process, to be removed in the end. The file must
-    /// also exist in hotlap's root folder, because the root folder of the process disappears with
-    /// the process.
+    /// Notes a file under the root folder of a process, to be removed on drop. The file must also
+    /// exist in hotlap's root folder, because the root folder of the process disappears with the
+    /// process.
     fn leave(&mut self, pid: u32, path: &Path) {
         let Some(leftovers) = &mut self.leftovers else { return };
         let here =

@@ -30,7 +30,7 @@ const WHAT: &str = "system calls";
 
 const AT_FULL_SPEED: &str = "system calls at full speed";
 
-/// Adds to a refused tracepoint what happens without it.
+/// Adds what happens without the tracepoint to the remedy for a refused tracepoint.
 fn counted_by_ptrace(mut refused: ObserveError) -> ObserveError {
     refused.remedy += ". Without it, ptrace stops the server at each call, so calls that depend on \
                        timing, such as epoll_wait, are counted too often";
@@ -56,8 +56,8 @@ enum Means {
 }
 
 impl SystemCalls {
-    /// Attaches the tracepoint, switched off. If the tracepoint cannot be used, prepares to trace
-    /// instead.
+    /// Attaches the tracepoint, switched off. If the tracepoint cannot be used, prepares to use
+    /// ptrace instead.
     pub(crate) fn open(roots: &Roots) -> Result<Self, ObserveError> {
         let means = match Traced::open(roots) {
             Ok(traced) => Means::Tracepoint(traced),
@@ -157,7 +157,7 @@ fn refused(error: &io::Error) -> ObserveError {
 }
 
 /// The interval at which records are read. A ring of 512 KiB holds 6,500 records, and one core
-/// makes some thousand system calls in this time.
+/// makes a few thousand system calls in this time.
 const READ_EVERY: Duration = Duration::from_millis(2);
 
 /// The folders at which tracefs is mounted, by default and on older systems.

@@ -26,7 +26,7 @@ pub struct Cpu {
     pub cpu_ns: u64,
 }
 
-/// The context switches of a tree since it was started or first sampled, whichever is later.
+/// The context switches of a tree, without threads that ended before any sample saw them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Switches {
     /// Context switches of threads that blocked.
@@ -88,8 +88,8 @@ impl Sampler {
     }
 
     /// Samples CPU time, which is cheap enough for both edges of a lap. While no process or thread
-    /// is created on the machine, a sample takes about 1 µs per process. Otherwise, it takes some
-    /// tens of µs per process.
+    /// is created on the machine, a sample takes about 1 µs per process. Otherwise, it takes tens
+    /// of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read, or a process that hotlap did not start has ended. The
@@ -152,7 +152,7 @@ impl Sampler {
         self.ledger.reaped((supervisor + ticks) * self.ns_per_tick);
     }
 
-    /// Samples context switches, which takes some tens of µs per thread.
+    /// Samples context switches, which takes tens of µs per thread.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -184,7 +184,7 @@ impl Sampler {
         }))
     }
 
-    /// Samples memory without proportional set sizes, which takes some tens of µs per process.
+    /// Samples memory without proportional set sizes, which takes tens of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read.

@@ -171,7 +171,8 @@ impl FromStr for CalibratedServer {
 }
 
 impl CalibratedServer {
-    /// Serves the contract `hello` until the process ends, with one event loop per thread.
+    /// Serves the contract `hello` until the process ends, with one event loop per thread. A server
+    /// with a queue has only one event loop.
     ///
     /// # Errors
     /// The address is unavailable, or the system cannot create an event loop.
@@ -208,7 +209,6 @@ impl CalibratedServer {
     }
 }
 
-/// A calibrated server in one thread.
 #[derive(Debug)]
 struct Server(Vec<Part>);
 
@@ -237,7 +237,7 @@ impl Behaviour for Server {
         self.0.iter().filter_map(Part::wakes_at).min()
     }
 
-    /// Returns true if the known property is a latency.
+    /// Returns true if one of the properties is a fixed or bimodal delay.
     fn busy_polls(&self) -> bool {
         let is_latency = |part: &Part| {
             matches!(part.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })

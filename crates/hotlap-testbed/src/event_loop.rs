@@ -2,7 +2,7 @@
 //! ceiling does nothing else.
 //!
 //! Each socket is registered once. A read that does not fill the buffer is the last one until the
-//! next event. All responses to the requests of one read are sent in one write.
+//! next event. The ceiling sends all responses to the requests of one read in one write.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -141,10 +141,10 @@ impl Behaviour for Ceiling {
     }
 }
 
-/// How long before a delayed response is due the loop stops sleeping and polls. A wake-up takes 30
-/// to 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are coarser. A
-/// longer time would do harm on a busy core. A polling thread would use up its share of CPU time
-/// and have to wait when the response is due.
+/// The loop stops sleeping and polls for this long before a delayed response is due. A wake-up
+/// takes 30 to 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are
+/// coarser. A longer time would do harm on a busy core. A polling thread would use up its share of
+/// CPU time and have to wait when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
 
 /// Returns the time at which the loop must stop sleeping if a response is due at `due`.
@@ -153,7 +153,7 @@ fn sleep_until(due: Instant) -> Instant {
 }
 
 /// The wait before the server tries to accept again. The wait is so short that clients do not
-/// notice it, and causes at most 100 system calls per second.
+/// notice it, and causes at most 100 attempts per second.
 const RETRY_ACCEPT: Duration = Duration::from_millis(10);
 
 /// Returns whether accepting failed for one client only, so that the server can accept the next

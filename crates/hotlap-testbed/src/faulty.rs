@@ -47,7 +47,7 @@ pub enum Flaw {
     ClosesUnannounced,
     /// The server announces that it closes the connection after each response, and does so.
     ClosesAnnounced,
-    /// The end of the connection is the only end of a body.
+    /// Only the end of the connection marks the end of a body.
     NoContentLength,
     /// The server serves no further connection after it receives the byte 0xFF.
     DiesOnGarbage,
@@ -89,9 +89,9 @@ pub enum Flaw {
     AcceptsMissingHost,
     /// The server mistakes the chunks of a body for requests.
     TakesChunksForRequests,
-    /// The server closes the connection on heads of over 60,000 bytes.
+    /// The server closes the connection on requests of over 60,000 bytes.
     ClosesOnLargeHeaders,
-    /// The server accepts two different `Content-Length` headers. It rejects POST.
+    /// The server accepts two different `Content-Length` headers, and rejects POST.
     AcceptsTwoLengths,
     /// The server keeps the connection open after it rejects a request.
     KeepsInvalidOpen,

@@ -24,7 +24,7 @@ const FORTUNES: u8 = b'3';
 const ROWS: u8 = b'4';
 const ALL: u8 = b'5';
 
-/// The first request, counted from 1, for which a tired server changes no rows.
+/// The first request to change rows, counted from 1 in each thread, that a tired server ignores.
 const UNTIL_TIRED: u32 = 50;
 
 /// A way in which a server breaks a contract, mostly to save work. The checks must find every
@@ -45,7 +45,7 @@ pub enum Cheat {
     Unwritten,
     /// The server changes rows in response to its first requests only.
     Tired,
-    /// The server writes the old numbers into half of the rows.
+    /// The server writes the old numbers into the rows with even ids.
     Lossy,
     /// Pages list the messages in the order of the table.
     Unsorted,
@@ -100,7 +100,7 @@ impl FromStr for Cheat {
 /// cannot be used.
 ///
 /// # Panics
-/// If the database cannot be used by a further thread.
+/// If a thread cannot use the database.
 pub fn serve_floor(address: SocketAddr, threads: usize, cheat: Cheat) -> Result<(), ServeError> {
     Server::open(cheat).map_err(ServeError::Data)?;
     serve(address, threads, || Server::open(cheat).expect("a database"))

@@ -10,10 +10,10 @@ use crate::postgres::{Place, Session};
 use crate::request::Request;
 
 /// A server that does only the work that `hello` and one statement per response need. The variables
-/// of libpq, such as `PGHOST`, name its database.
+/// of libpq, such as `PGHOST`, name the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
-    /// The statement. Its parameter, `$1`, counts from 1 to `most` and then starts again.
+    /// The statement. In each thread, the parameter `$1` counts from 1 to `most` again and again.
     pub sql: String,
     /// The largest value of the parameter.
     pub most: i32,

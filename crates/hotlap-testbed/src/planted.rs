@@ -1,8 +1,8 @@
 //! Servers that differ from the ceiling in one thing each. hotlap's explanation of a difference is
 //! tested with these servers.
 //!
-//! Planted code is in functions that are not inlined and whose names begin with `planted_`, so that
-//! a profile shows them.
+//! Except for the second write, planted code is in functions whose names begin with `planted_`. The
+//! functions are not inlined, so that a profile shows them.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -94,7 +94,6 @@ impl FromStr for Planted {
     }
 }
 
-/// A server in one thread.
 struct Server {
     kind: Planted,
     /// The rounds of arithmetic for each response.

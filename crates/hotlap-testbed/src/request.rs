@@ -35,8 +35,8 @@ pub(crate) enum Parsed {
 }
 
 /// What is missing from a request. A request is parsed again only when the missing part may have
-/// arrived. A request that arrives byte by byte therefore costs little more than one that arrives
-/// at once.
+/// arrived. A request without chunks that arrives byte by byte therefore costs little more than one
+/// that arrives at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The end of the head, which is a line end.
@@ -219,7 +219,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the response. With `close`, the response announces the end of the connection.
+    /// Appends the response. With `close`, a greeting announces the end of the connection.
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(match (self, close) {

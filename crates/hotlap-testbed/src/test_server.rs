@@ -205,7 +205,7 @@ impl Peer {
 }
 
 /// Returns an address of 127.0.0.1 on which no server listens. The port is below the range that
-/// systems give to outgoing connections, so that no client of another test takes it meanwhile.
+/// systems give to outgoing connections, so that no client of another test takes the port.
 ///
 /// # Panics
 /// If all ports from 10,000 to 29,999 are taken.

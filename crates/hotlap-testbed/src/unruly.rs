@@ -2,9 +2,9 @@
 //! gives the same server.
 //!
 //! A server responds correctly to its first requests. Each later request gets the next action of a
-//! short list. An action sends mutated, invented or endless bytes, sends nothing, or closes the
-//! connection in an unusual way. As a process, a server may also daemonize, stop or kill itself,
-//! flood its log, open another port first, or ignore its port.
+//! short list. An action sends a correct response or mutated, invented or endless bytes, sends
+//! nothing, or closes the connection in an unusual way. As a process, a server may also daemonize,
+//! stop or kill itself, flood its log, open another port first, or ignore its port.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -115,7 +115,7 @@ enum Action {
     RespondAndClose,
     /// Only these bytes.
     Send(Vec<u8>),
-    /// These bytes one by one, with a pause in milliseconds after each.
+    /// These bytes one by one, with a pause in milliseconds before each.
     Drip(Vec<u8>, u64),
     /// The first bytes, and then the second bytes again and again.
     Endless(Vec<u8>, Vec<u8>),
@@ -156,7 +156,7 @@ impl fmt::Debug for Action {
     }
 }
 
-/// What the client of a request gets because of an action.
+/// What a client gets in response to a request because of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed<'a> {
     /// A correct response.
@@ -241,7 +241,7 @@ pub struct Unruly {
     requests: AtomicU64,
     /// The number of requests that came after an action that was the last on its connection.
     unanswered: AtomicU64,
-    /// The number of correct responses that were sent as a whole.
+    /// The number of correct responses that were sent completely.
     sent: AtomicU64,
     /// The number of open connections.
     open: AtomicU64,
@@ -304,7 +304,7 @@ impl Unruly {
         self.unanswered.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of correct responses that the server has sent as a whole.
+    /// Returns the number of correct responses that the server has sent completely.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::SeqCst)
     }
@@ -633,7 +633,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Returns HTTP/2 frames for stream 1.
+/// Returns HTTP/2 frames, mostly for stream 1.
 fn http2(random: &mut Random) -> Vec<u8> {
     let mut frames = Vec::new();
     for _ in 0..1 + random.below(4) {

@@ -19,8 +19,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens a browser of this width. Returns `None`, with a message, if `chromium` or
-    /// `chromedriver` is missing.
+    /// Opens a browser with a window of this width. Prints a message and returns `None` if Chromium
+    /// or `chromedriver` is missing.
     #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
     pub fn open(width: u32, dark: bool) -> Option<Self> {
         let chromium =
@@ -151,7 +151,7 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), &json!({ "text": keys }));
     }
 
-    /// Returns errors in the console, and requests to addresses other than the page's own.
+    /// Returns the messages in the console, and the page's requests for anything but local files.
     pub fn complaints(&self) -> Vec<String> {
         let of = |kind: &str| self.post("/se/log", &json!({ "type": kind }));
         let mut all: Vec<String> = of("browser")

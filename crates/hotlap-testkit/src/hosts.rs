@@ -1,5 +1,5 @@
-//! The hosts of a test: network namespaces that virtual cables join. Tests unplug these cables or
-//! slow them down, which needs root.
+//! The hosts of a test: network namespaces that virtual cables connect. Tests unplug these cables
+//! or slow them down. Creating the hosts needs root.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,8 +23,8 @@ use crate::{Hotlap, program};
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Creates a host for the server and this many generators. Returns `None`, with a message, if
-    /// that is not possible here.
+    /// Creates a host for the server and for each of this many generators. Prints a message and
+    /// returns `None` if that is not possible here.
     #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
     pub fn new(generators: usize) -> Option<Self> {
         Self::made(generators).inspect_err(|why| eprintln!("skipped: {why}")).ok()
@@ -138,8 +138,8 @@ impl Hosts {
         format!("ip netns exec {}", self.0[host])
     }
 
-    /// Returns the open sockets of a host, as the kernel lists them. A socket is open if it listens
-    /// or is connected.
+    /// Returns the open TCP sockets of a host for IPv4, as the kernel lists them. A socket is open
+    /// if it listens or is connected.
     pub fn sockets(&self, host: usize) -> Vec<String> {
         let table = self.on(host, || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap());
         let state = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);

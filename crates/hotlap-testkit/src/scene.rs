@@ -77,7 +77,7 @@ impl Scene {
         serde_json::from_slice(&text).expect("JSON")
     }
 
-    /// Returns the names in a folder, whose path is relative to the folder of the scene.
+    /// Returns the sorted names in a folder. `folder` is relative to the folder of the scene.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -86,8 +86,8 @@ impl Scene {
         names
     }
 
-    /// Adds a server to the catalogue of this scene. `toolchain` has the lines of TOML about its
-    /// toolchain.
+    /// Adds a server to the catalogue of this scene. `toolchain` contains the TOML lines of the
+    /// table `[toolchain]`.
     pub fn server(&self, id: &str, toolchain: &str, command: &[&str]) {
         let manifest = format!(
             "about = \"A server for a test.\"\nurl = \"https://example.org\"\n\
@@ -108,7 +108,7 @@ impl Scene {
         self.path("data/hotlap/hotlap.db")
     }
 
-    /// Returns the processes of this scene that still run.
+    /// Returns the processes of this scene that are still running.
     pub fn processes(&self) -> Vec<(i32, String)> {
         self.0.processes()
     }

@@ -36,7 +36,7 @@ const MARGIN: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
 
 /// The largest number of values of each field that a thread of a lost generator may have used, if
-/// the real number is unknown. A thread could not send as many in 15 s.
+/// the real number is unknown. A thread cannot send that many in 15 s.
 const VALUES_OF_LOST: u64 = 1 << 24;
 
 /// Generators, and the part of a load that each generator sends.
@@ -224,8 +224,8 @@ impl RunningGroup {
         Ok(Self::new(load, loads, offsets))
     }
 
-    /// Returns how many requests each generator has completed and the time of its report, in
-    /// nanoseconds of this host's clock.
+    /// Returns the time of each generator's report, in nanoseconds of this host's clock, and how
+    /// many requests the generator has completed.
     fn readings(&self) -> Vec<(u64, u64)> {
         let clock = Clock::default();
         let readings = self.each(|load, offset| {
@@ -262,7 +262,7 @@ impl RunningGroup {
             return;
         }
         self.lock().lost.get_or_insert(error);
-        // The load on the server must not last longer than the user waits.
+        // The other generators must not go on loading the server.
         let _ = together(&self.loads, PartialLoad::stop);
     }
 
@@ -463,8 +463,8 @@ impl Drop for RunningGroup {
     }
 }
 
-/// Returns when to begin, on this host's clock. Every generator gets the order before that time. If
-/// the plan has a later start time, that time counts.
+/// Returns when to begin, on this host's clock. The time leaves three round trips and a margin for
+/// the order to reach every generator. If the plan has a later start time, that time counts.
 fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
     // The error of an offset is half of a round trip.
     let error = offsets.iter().map(|offset| offset.error()).max().unwrap_or_default();

@@ -14,7 +14,7 @@ use super::Folder;
 use crate::{LIMIT, flat, program};
 
 /// A command line of hotlap that has not been started. The command has no terminal and runs in the
-/// folder of a scene. The folder holds its store, its cache, its configuration and its catalogue.
+/// folder of a scene. The folder holds the store, the cache, the configuration and the catalogue.
 #[derive(Debug, Clone)]
 pub struct Hotlap {
     folder: Arc<Folder>,
@@ -149,7 +149,7 @@ impl Running {
         self.child.try_wait().expect("a child")
     }
 
-    /// Waits until a condition is true. Panics if hotlap ends first.
+    /// Waits until a condition is true. Panics if hotlap ends first, or after [`LIMIT`].
     pub fn until(&mut self, what: &str, mut so: impl FnMut() -> bool) {
         let since = Instant::now();
         while !so() {
@@ -196,7 +196,7 @@ impl Drop for Running {
 /// How hotlap ended and what it printed.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// The exit code, or `None` after a signal.
+    /// The exit code. `None` after a signal, or while hotlap is running.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
