@@ -212,7 +212,7 @@ pub fn github(report: &Report) -> String {
     json(&Value::Array(entries))
 }
 
-/// Renders the Bencher Metric Format: one benchmark per server, with measures and their intervals.
+/// Renders the Bencher Metric Format: one benchmark per server and load, without lower bounds.
 pub fn bencher(report: &Report) -> String {
     let mut benchmarks = Map::new();
     for (name, row) in rows(report) {

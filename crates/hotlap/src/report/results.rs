@@ -140,8 +140,8 @@ pub struct Row {
     /// count.
     #[serde(skip)]
     pub laps_excluded: String,
-    /// The number of wrong responses in all laps. A server with any of them is neither compared nor
-    /// ranked.
+    /// The number of wrong responses in all laps. A server with a wrong response is not compared
+    /// and not ranked.
     pub wrong_responses: u64,
     /// The latency under the load: service time at saturation, or response time in an open loop.
     pub service: Latency,
