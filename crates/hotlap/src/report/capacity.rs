@@ -51,7 +51,7 @@ pub struct CapacityRow {
     pub capacity: Option<Figure>,
     /// The lowest rate that was tried, in requests/s. `null` unless a goal was missed even there.
     pub below: Option<f64>,
-    /// The goal that the server misses first.
+    /// The goal that the server missed in the most windows. `null` if the server missed none.
     pub decided_by: Option<String>,
     /// The ratio of the server's capacity to the reference's. `null` if unknown.
     pub ratio: Option<Figure>,

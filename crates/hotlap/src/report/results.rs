@@ -97,7 +97,7 @@ pub struct Row {
     pub command: String,
     /// The server's version, as its toolchain reports it.
     pub version: String,
-    /// The number of laps that count, and the number of all laps.
+    /// The number of laps that count, and of all laps. Laps at a common rate are left out.
     pub laps: (u32, u32),
     /// Whether the generator was the limit, so that requests/s is a lower bound (`≥`).
     pub generator_limited: bool,
