@@ -253,8 +253,8 @@ pub struct FlameBox {
     pub left: f64,
     /// The width of the box, in per cent of the whole width.
     pub width: f64,
-    /// How much more CPU time the server spends in the function, relative to the largest
-    /// difference. The scale goes from −100 (less) to 100 (more).
+    /// How much more CPU time the server spends in the function: the square root of its share of
+    /// the largest difference, from −100 (less) to 100 (more).
     pub shade: i32,
 }
 
