@@ -202,7 +202,7 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     let deaf = format!("sh -c \"trap '' TERM; {}; sleep 100\"", ceiling());
     let mut running = long_run(&scene).args([&deaf, "sh/one"]).start();
     let laps = until_it_laps(&scene, &mut running);
-    // Signals within a second of the first one are the same request. The servers have five seconds
+    // Signals within a second of the first one count as one request. The servers have five seconds
     // to end.
     while !running.has_ended() {
         running.signal(Signal::INT);

@@ -212,7 +212,7 @@ pub fn github(report: &Report) -> String {
     json(&Value::Array(entries))
 }
 
-/// Renders the Bencher Metric Format: one benchmark per server, with measures and their intervals.
+/// Renders the Bencher Metric Format: one benchmark per server and load, without lower bounds.
 pub fn bencher(report: &Report) -> String {
     let mut benchmarks = Map::new();
     for (name, row) in rows(report) {
@@ -241,7 +241,7 @@ fn metric(figure: &Figure) -> Value {
     metric
 }
 
-/// Returns every server that has a figure, with a name that is unique over all loads.
+/// Returns each server with requests/s except the ceiling, with a name unique over all loads.
 fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
     let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
     rows.filter(|(_, r)| r.role != Role::Ceiling && r.requests_per_s.is_some())

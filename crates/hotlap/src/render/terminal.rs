@@ -68,7 +68,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         out.hanging(2, &absence(absent));
     }
     warnings(&mut out, &report.warnings);
-    // The result comes last, so that it is the last thing that a reader sees.
+    // The result comes last, so that it is next to the prompt.
     if let [only] = &report.tables[..] {
         out.blank();
         answer(&mut out, &only.sentences);
@@ -305,7 +305,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Creates an empty output, which begins with a blank line.
+    /// Creates an output that begins with a blank line.
     pub fn new(width: usize, color: bool) -> Self {
         Self { width, color, out: String::from("\n") }
     }

@@ -51,15 +51,15 @@ pub struct CapacityRow {
     pub capacity: Option<Figure>,
     /// The lowest rate that was tried, in requests/s. `null` unless a goal was missed even there.
     pub below: Option<f64>,
-    /// The goal that the server misses first.
+    /// The goal that the server missed in the most windows. `null` if the server missed none.
     pub decided_by: Option<String>,
     /// The ratio of the server's capacity to the reference's. `null` if unknown.
     pub ratio: Option<Figure>,
-    /// The verdict on the ratio. Missing for the reference.
+    /// The verdict on the ratio. Missing for the reference, and if the ratio is unknown.
     #[serde(flatten)]
     pub judged: Option<Judged>,
     /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`,
-    /// `not measured well enough`, or `inconclusive: ` and the reason. Empty for the reference.
+    /// `not measured well enough`, or `inconclusive: ` and the reason. Empty without a ratio.
     pub words: String,
     /// The window in which the server was held at the capacity, for longer than in other windows.
     /// `null` if the search was interrupted before this window.
@@ -82,9 +82,9 @@ pub struct CapacityPoint {
     pub rate: f64,
     /// The median over the windows of the percentile of the first latency goal, in milliseconds.
     pub latency_ms: f64,
-    /// The lowest percentile of any window, in milliseconds.
+    /// The lowest value of this percentile in any of the windows, in milliseconds.
     pub low_ms: f64,
-    /// The highest of these percentiles, in milliseconds.
+    /// The highest value of this percentile in any of the windows, in milliseconds.
     pub high_ms: f64,
 }
 
@@ -200,7 +200,7 @@ impl CapacityResults {
         ])
     }
 
-    /// Returns the name of the percentile in charts: `p99`.
+    /// Returns the name of the percentile of the first latency goal: `p99`.
     pub fn latency_name(&self) -> String {
         let name = self.goals.iter().find(|goal| goal.starts_with('p'));
         name.and_then(|goal| goal.split(' ').next()).unwrap_or_default().to_owned()

@@ -33,7 +33,7 @@ pub struct RunComparison {
     pub after: ComparedSide,
     /// One table per load that all runs have.
     pub tables: Vec<ComparedLoad>,
-    /// A sentence for each server.
+    /// A sentence for each server under each load, and what a verdict needs.
     pub sentences: Vec<String>,
     /// Warnings about the comparison.
     pub warnings: Vec<String>,
@@ -90,8 +90,8 @@ pub struct ComparedServer {
 /// One measure of one server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct MeasureChange {
-    /// The name of the measure: `requests/s`, `CPU µs/request`, `p50`, `p99` or `memory`.
-    /// `capacity, req/s` for searches.
+    /// The name of the measure: `requests/s`, `CPU µs/request`, `database µs/request`,
+    /// `total µs/request`, `p50`, `p99` or `memory`. `capacity, req/s` for searches.
     pub measure: String,
     /// The measure. `None` for a capacity.
     #[serde(skip)]
@@ -360,7 +360,7 @@ fn unmatched_loads(sides: [Side; 2], matched: &[Matched]) -> Vec<String> {
     [0, 1].into_iter().filter_map(only).collect()
 }
 
-/// Returns what differs between the runs besides the change of the server.
+/// Returns what differs between the runs besides the server, and which runs did not finish.
 fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
     let [before, after] = sides;
     let of_both = servers.iter().map(Matched::first).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
 //! The sources of a difference in CPU time per request: the ledger, the counts, and the sentence.
 //!
-//! Every line of the ledger is rounded to the same digit. The lines for the rest absorb the
-//! rounding errors, so the printed lines add up to the printed difference.
+//! Every line of the ledger is rounded to the same digit. The lines for the rest, or else the
+//! largest function, absorb the rounding errors, so the printed lines add up.
 
 use std::collections::BTreeMap;
 
@@ -204,8 +204,8 @@ fn is_distorted(difference: &Estimate, by: &Estimate) -> bool {
     is_certain && by.value.abs() > difference.value.abs() / 10.0
 }
 
-/// Returns a warning with a remedy for whatever could not be observed. Servers with the same
-/// problem share one warning.
+/// Returns warnings about what could not be observed, and about excluded laps. Servers with the
+/// same observation problem share one warning.
 pub(super) fn warnings(run: &Run) -> Vec<String> {
     let missing = &run.schedule.observing.missing;
     let mut sentences: Vec<String> = Vec::new();
@@ -221,7 +221,7 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
     sentences.into_iter().chain(servers.filter_map(|server| left_out(run, server))).collect()
 }
 
-/// Describes laps of a server that explain nothing, because they failed a validity check.
+/// Describes the laps of a server that are excluded, because they failed a validity check.
 fn left_out(run: &Run, server: usize) -> Option<String> {
     let laps = || run.explain.iter().filter(|explains| explains.lap.server == server);
     let failed = || laps().filter(|lap| !lap.counts());
@@ -253,8 +253,8 @@ pub struct FlameBox {
     pub left: f64,
     /// The width of the box, in per cent of the whole width.
     pub width: f64,
-    /// How much more CPU time the server spends in the function, relative to the largest
-    /// difference. The scale goes from −100 (less) to 100 (more).
+    /// How much more CPU time the server spends in the function: the square root of its share of
+    /// the largest difference, from −100 (less) to 100 (more).
     pub shade: i32,
 }
 

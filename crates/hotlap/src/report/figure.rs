@@ -19,7 +19,7 @@ pub struct Figure {
     pub high: Option<f64>,
     /// The value as text: `57,900`, `0.9 ms`.
     pub text: String,
-    /// The interval as text: `± 2.1%`. Empty without an interval.
+    /// The interval as text: `± 2.1%` or `[1.46, 1.55]`. Empty without an interval.
     pub spread: String,
     /// Whether the true value may be larger. If so, the text begins with `≥`.
     pub is_lower_bound: bool,
@@ -29,7 +29,7 @@ pub struct Figure {
 /// With two restarts, an interval can span a factor of thousands, which only says "unknown".
 const BEYOND: f64 = 10.0;
 
-/// Returns a level in the unit of its measure.
+/// Returns a level in the unit in which its measure is shown.
 pub fn of_measure(measure: Measure, estimate: &Estimate) -> Figure {
     match measure {
         Measure::Rate => per_second(estimate),

@@ -144,7 +144,7 @@ pub struct ContributionView {
     pub responses: u64,
     /// The number of failures.
     pub errors: u64,
-    /// The number of requests since the connections were opened, inside and outside of the windows.
+    /// The number of requests since the connections were opened, inside and outside the windows.
     pub sent: u64,
     /// The longest delay between the agreed time and the generator's start, in milliseconds.
     pub late_ms: f64,

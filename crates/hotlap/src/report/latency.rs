@@ -17,7 +17,7 @@ pub struct Latency {
     /// The number of requests with a correct response.
     pub count: u64,
     /// The number of requests that failed, or were in flight or waiting when a window closed.
-    /// Percentiles and the maximum count each of them with its age at that time.
+    /// Percentiles and the maximum count each of them with at least the time that it had waited.
     pub unanswered: u64,
     /// The rate of an open loop, in requests/s. `null` at saturation.
     pub rate: Option<f64>,
@@ -120,7 +120,7 @@ pub struct OpenLoopView {
 }
 
 impl OpenLoopView {
-    /// Returns the findings about an open loop, with each figure rounded by `rounded`.
+    /// Returns the findings about an open loop, with rates and times rounded by `rounded`.
     pub fn of(found: OpenLoop, rounded: fn(f64) -> f64) -> Self {
         Self {
             offered_per_s: rounded(found.offered_per_s),
@@ -137,7 +137,7 @@ impl OpenLoopView {
 /// States the consequence of a rate that was not reached.
 pub const QUEUE_GREW: &str = "Response times at that rate depend on the duration.";
 
-/// States that a rate was not reached, as the end of a sentence. Both figures are in requests/s.
+/// States that a rate was not reached, as the end of a sentence. Both rates are in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
         "{} of {} requests/s got a response, and the queue grew",

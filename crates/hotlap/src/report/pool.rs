@@ -57,10 +57,10 @@ pub struct NodeDifference {
     pub server: String,
     /// The number of nodes that the server's ratio rests on.
     pub nodes: u32,
-    /// The standard deviation between nodes of the requests/s ratio, in per cent. `null` if
+    /// The standard deviation of the requests/s ratio between nodes, in per cent. `null` if
     /// unknown.
     pub requests_per_s: Option<Figure>,
-    /// The standard deviation between nodes of the CPU time ratio, in per cent. `null` if unknown.
+    /// The standard deviation of the CPU time ratio between nodes, in per cent. `null` if unknown.
     pub cost: Option<Figure>,
     /// The standard deviation of the CPU time ratio that restarts alone explain, in per cent.
     pub cost_within: Option<Figure>,

@@ -41,7 +41,7 @@ pub struct LoadResults {
     pub reference: Option<String>,
     /// The noise floor under this load. `null` if it is unknown.
     pub noise: Option<Noise>,
-    /// The servers: first by rank, then the servers without a rank, and the ceiling last.
+    /// The servers with a rank in order of rank, then the servers without a rank, then the ceiling.
     pub rows: Vec<Row>,
     /// The figures of each request to each server. Empty if the load sends only one request.
     pub by_request: Vec<RequestRow>,
@@ -97,7 +97,7 @@ pub struct Row {
     pub command: String,
     /// The server's version, as its toolchain reports it.
     pub version: String,
-    /// The number of laps that count, and the number of all laps.
+    /// The number of laps that count, and of all laps. Laps at a common rate are left out.
     pub laps: (u32, u32),
     /// Whether the generator was the limit, so that requests/s is a lower bound (`≥`).
     pub generator_limited: bool,
@@ -140,8 +140,8 @@ pub struct Row {
     /// count.
     #[serde(skip)]
     pub laps_excluded: String,
-    /// The number of wrong responses in all laps. A server with any of them is neither compared nor
-    /// ranked.
+    /// The number of wrong responses in all laps. A server with a wrong response is not compared
+    /// and not ranked.
     pub wrong_responses: u64,
     /// The latency under the load: service time at saturation, or response time in an open loop.
     pub service: Latency,
@@ -591,8 +591,8 @@ impl LoadResults {
         Column::right(&format!("{name}{}", self.mark()), cells)
     }
 
-    /// Returns the column of ratios to the reference in one measure. A narrow terminal first leaves
-    /// out the ratio that does not determine the order.
+    /// Returns the column of ratios to the reference in one measure. A narrow terminal leaves out
+    /// the ratio that does not determine the order.
     fn against(&self, measure: Measure) -> Column {
         let decides = match measure {
             Measure::Rate => !self.is_ordered_by_cost(),
@@ -622,8 +622,8 @@ impl LoadResults {
         self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
     }
 
-    /// Returns the latency that a row's percentiles are about. In all rows, it is response time at
-    /// the common rate if that was measured, and the latency under the load otherwise.
+    /// Returns the latency whose percentiles a row shows: with a common rate, the response time at
+    /// that rate, or `None` if the server did not reach it. Otherwise, the latency under the load.
     pub(crate) fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }

@@ -18,8 +18,8 @@ const MOST: usize = 5;
 /// Returns the sentences of a table. The first ones compare each server with the reference, in the
 /// order of the table. Others state how many servers the generator limits, which servers sent wrong
 /// responses, and why there are no figures. The last one states what would decide inconclusive
-/// comparisons. A suite about layers has a sentence per step instead of comparisons. If one reason
-/// withholds all verdicts, no sentence compares servers.
+/// comparisons. A suite about layers has no comparisons, because each step has its own sentence. If
+/// one reason withholds all verdicts, no sentence compares servers.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -272,7 +272,7 @@ fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     }
 }
 
-/// States what is known of throughput if the generator limits one or both of two servers.
+/// States what is known about throughput if the generator limits one or both of two servers.
 /// [`limited`] states once for the table that the generator limits both.
 fn bound(server: &str, other: &str, limited: Limited) -> String {
     let figure = |value: f64| ratio(&exactly(value)).text;

@@ -21,7 +21,7 @@ pub struct Stress {
     pub title: Vec<String>,
     /// The name and the description of each scenario.
     pub scenarios: Vec<(String, String)>,
-    /// The meaning of the verdicts, with one line per verdict.
+    /// The meaning of each verdict except `unaffected`, one line each.
     pub rules: Vec<String>,
     /// The servers, in the order in which they were stressed.
     pub servers: Vec<StressedServer>,
@@ -63,7 +63,7 @@ pub struct ScenarioResult {
     pub verdict: Impact,
     /// Throughput of normal clients during the scenario, relative to their fair share: `93%`.
     pub of_fair_share: String,
-    /// The p99 of normal clients before and during the scenario: `1.2 → 3.1 ms`.
+    /// The p99 of normal clients before and during the scenario: `1.2 ms → 3.1 ms`.
     pub p99: String,
     /// The number of requests of normal clients that failed during the scenario.
     pub errors: String,
@@ -150,7 +150,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 
-/// Lists failures by kind: `38 × connection reset, 3 × timeout`.
+/// Lists failures by kind (`38 × connection reset, 3 × timeout`), or says why no client connected.
 fn by_kind(pace: &ClientService) -> String {
     if let Some(why) = &pace.unreachable {
         return why.clone();
@@ -327,7 +327,7 @@ impl Stress {
     }
 }
 
-/// What each row of a table stands for.
+/// What each row of a table shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Servers,

@@ -348,7 +348,7 @@ pub struct ScalePoint {
 }
 
 impl Scaling {
-    /// Returns one curve per server. Empty if neither threads nor loads form a series.
+    /// Returns the curves. Empty if neither threads nor loads form a series.
     pub(super) fn all_of(run: &Run, analyses: &[Analysis]) -> Vec<Self> {
         curves(run, analyses).iter().map(|curve| Self::of(run, curve)).collect()
     }

@@ -1,5 +1,5 @@
-//! The verdicts of a report, and the noise floor. Code decides by [`Judged`]. The words are for
-//! people, and no code parses them.
+//! The verdicts of a report, and the noise floor. Code uses [`Judged`]. The words are for people,
+//! and no code parses them.
 
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub enum Judged {
     },
     /// The difference is not significant, and the interval reaches further than 5 per cent from 1.
     NotDecided,
-    /// The ends of the interval differ by a factor of two or more.
+    /// The ends of the interval differ by a factor of two or more, or the interval has no ends.
     NotMeasured,
     /// Both servers serve the full rate of an open loop, so requests/s do not tell them apart.
     BothKeepUp,

@@ -7,10 +7,10 @@ use unicode_width::UnicodeWidthStr;
 use crate::text::table::{Column, Narrow, Table};
 use crate::text::visible;
 
-/// The width below which names are not shortened.
+/// The smallest width to which names are shortened.
 const LEAST_NAME: usize = 12;
 
-/// The width below which sentences are not cut off.
+/// The smallest width to which sentences are cut.
 const LEAST_PROSE: usize = 24;
 
 /// The gap between columns.
@@ -34,8 +34,8 @@ struct Fitted {
     narrow: Narrow,
 }
 
-/// Fits the table into `width` columns. First, headings are folded. Then, columns are left out.
-/// Last, names are shortened.
+/// Fits the table into `width` columns. If the table is too wide, headings are folded first, then
+/// columns are left out, and names are shortened last.
 pub fn lines(table: &Table, width: usize) -> Lines {
     let mut columns: Vec<Fitted> = table.terminal_columns().map(Fitted::of).collect();
     let is_folded = total(&columns, false) > width;

@@ -80,7 +80,7 @@ pub fn duration(length: Duration) -> String {
     }
 }
 
-/// Formats a ratio with two or three significant digits, without the sign `×`.
+/// Formats a ratio without the sign `×`. Smaller ratios have more decimals, up to four.
 pub fn ratio(r: f64) -> String {
     match r.abs() {
         r if r >= 99.5 => grouped(r, 0),

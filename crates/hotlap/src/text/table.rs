@@ -64,7 +64,7 @@ pub struct Cell {
     pub value: Option<f64>,
 }
 
-/// The text that stands for an unknown figure.
+/// The text that is shown for an unknown figure.
 pub const UNKNOWN: &str = "–";
 
 impl Table {

@@ -4,7 +4,7 @@ use hotlap_testkit::{Scene, program};
 
 const OPTIONS: &str = "--options '--restarts 3 --rounds 1 --slice 12ms --no-pin --no-store'";
 
-/// The step is named. A later timeline measures only the new version, next to two known versions.
+/// The report names the step. A later timeline adds only the new version to two known versions.
 #[test]
 fn versions_are_on_one_scale_and_only_a_new_one_is_measured_later() {
     let scene = Scene::new();

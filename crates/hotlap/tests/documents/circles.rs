@@ -21,7 +21,7 @@ pub struct Crate(BTreeMap<Path, Module>);
 struct Module {
     file: String,
     children: BTreeSet<String>,
-    /// Re-exported names, with the paths that they stand for.
+    /// Re-exported names, with the paths that they refer to.
     exports: BTreeMap<String, Path>,
     /// All paths in the code, as written.
     paths: Vec<Path>,

@@ -118,7 +118,7 @@ fn crates() -> Vec<(String, Crate)> {
 }
 
 /// The modules of the tool that have a fixed place, each with the only modules that it may import.
-/// All other modules lie above that module or next to it.
+/// A module that is not listed here may import any module, but not in a circle.
 const IMPORTS: [(&str, &[&str]); 6] = [
     ("text", &[]),
     ("model", &[]),

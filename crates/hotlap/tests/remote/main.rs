@@ -42,7 +42,7 @@ fn laps(scene: &Scene) -> u64 {
     lines.map_or(0, |lines| lines.iter().map(|run| run.laps).sum())
 }
 
-/// Asserts that every lap that counts has a cost, or has old requests without any response. On a
+/// Asserts that every lap that counts has a cost, or has no response at all and old requests. On a
 /// busy host, a server may give no response for seconds, and an agent may be late.
 fn have_costs(export: &Value) {
     let slice_ms = export["run"]["schedule"]["slices_ms"][0].as_f64();

@@ -1,4 +1,4 @@
-//! Tests the page in a real browser. The page sorts, points, hides and copies. The page writes no
+//! Tests the page in a real browser: sorting, tooltips, hiding and copying. The page writes no
 //! error to the console and sends no request.
 
 use crate::page::{EVIL, explained, page_of};

@@ -1,4 +1,4 @@
-//! Tests comparisons of stored runs: what changed, what speaks against the comparison, and the exit
+//! Tests comparisons of stored runs: what changed, why a comparison may mislead, and the exit
 //! codes.
 
 use std::path::Path;

@@ -433,7 +433,7 @@ fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
     assert!(report.sentences.iter().any(|s| s == expected), "{:?}", report.sentences);
 }
 
-/// Regression: the message named a fixed port, whatever the reason of the failure was.
+/// Regression: the message named a fixed port, whatever the reason for the failure was.
 #[test]
 fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
     let mut run = hold(&three(), None).run;

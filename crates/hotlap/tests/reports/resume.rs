@@ -45,7 +45,7 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
     assert_eq!(laps(&earlier), laps(&cut.run));
     resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
-    // The servers of the second restart have ended, so a third and a fourth restart make up for it.
+    // The servers of the second restart have ended, so the run continues with a third restart.
     assert_eq!((scene.experiment.from.restart, scene.experiment.from.round), (2, 0));
     let kept = hold(&scene, Run { state: RunState::UnderWay, ..earlier }, &path, None);
     assert_eq!((kept.over, kept.run.number), (Over::Done, Some(1)));

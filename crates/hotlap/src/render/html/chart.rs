@@ -428,7 +428,7 @@ impl Axis {
     }
 }
 
-/// Returns the nearest marks 1, 2 or 5 of a decade below and above a value.
+/// Returns the nearest marks (1, 2 or 5 in a decade) at or below, and at or above, a value.
 fn decade(value: f64) -> (f64, f64) {
     let base = 10_f64.powf(value.log10().floor());
     let marks = [1.0, 2.0, 5.0, 10.0].map(|m| m * base);

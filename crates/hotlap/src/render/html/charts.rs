@@ -374,8 +374,7 @@ pub fn percentiles<'a>(
 }
 
 /// Returns the chart of latency over the rate, with a band from the best to the worst window. The
-/// capacity and its interval are drawn where the curve crosses the limit. Empty without a latency
-/// goal.
+/// capacity and its interval are drawn at the limit. Empty without a latency goal.
 pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let Some(limit_ms) = found.limit_ms else { return Vec::new() };
     let of_row = |row: &CapacityRow| {

@@ -70,7 +70,7 @@ pub(super) fn words(counted: &CountedEvent) -> String {
     words.to_owned()
 }
 
-/// Formats an amount per request with three significant digits.
+/// Formats an amount per request without its sign. Smaller amounts have more decimals, up to three.
 pub(super) fn digits(amount: f64) -> String {
     let decimals = match amount.abs() {
         a if a >= 99.95 || a == 0.0 => 0,
@@ -160,7 +160,7 @@ fn weight(line: &CountLine) -> f64 {
     let difference = line.amounts.difference.value.abs();
     match line.counted {
         CountedEvent::BytesSent | CountedEvent::BytesReceived => difference / 1e3,
-        // Segments weigh little, because they follow from bytes and calls.
+        // Segments weigh little, because they result from bytes and calls.
         CountedEvent::SegmentsSent | CountedEvent::SegmentsReceived => difference / 1e2,
         _ => difference,
     }

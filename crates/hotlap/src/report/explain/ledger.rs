@@ -16,7 +16,7 @@ use crate::text::table::{Cell, Tone};
 /// evidence then fit into 80 characters.
 const NAME: usize = 32;
 
-/// The number of functions per group that are shown without details: the largest that differ.
+/// The maximum number of functions per group without details: the largest that differ.
 const SHOWN: usize = 4;
 
 /// The maximum number of callers that are named for a group.
@@ -64,7 +64,7 @@ pub struct LedgerRow {
     /// callers of its functions, in microseconds (`called by handle 2.1`). A function of the
     /// kernel, a library or the runtime has its caller (`called by handle`).
     pub evidence: String,
-    /// The number of functions that the row stands for.
+    /// The number of functions that the row covers.
     pub functions: usize,
     #[serde(skip)]
     half_width_us: Option<f64>,
@@ -77,7 +77,7 @@ pub struct LedgerRow {
 struct Digit(usize);
 
 impl Digit {
-    /// Chooses four digits of the larger cost, but at most hundredths of a microsecond.
+    /// Chooses hundredths of a microsecond below 1 ms, tenths below 10 ms, and whole ones above.
     fn of(largest_us: f64) -> Self {
         match largest_us {
             us if us < 1_000.0 => Self(2),
@@ -190,7 +190,7 @@ fn why(found: &Explanation, group: &GroupLine) -> String {
     }
 }
 
-/// Names the callers of a group. `None` if the group does not differ.
+/// Names the callers of a group. `None` if the group does not differ, or without known callers.
 pub(super) fn callers(group: &GroupLine) -> Option<String> {
     let named = group.callers.iter().filter(|_| group.differs).take(CALLERS);
     let named: Vec<String> = named
@@ -199,7 +199,7 @@ pub(super) fn callers(group: &GroupLine) -> Option<String> {
     (!named.is_empty()).then(|| format!("called by {}", named.join(", ")))
 }
 
-/// Names the caller of a function. `None` if the function does not differ.
+/// Names the caller of a function. `None` if the function does not differ, or without one caller.
 pub(super) fn called_by(line: &FunctionLine) -> Option<String> {
     let caller = line.called_by.as_ref().filter(|_| line.differs)?;
     Some(format!("called by {}", caller.short_title()))
@@ -241,7 +241,7 @@ fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<Ledger
     })
 }
 
-/// Returns the rows that are shown: all rows with details, and the largest functions otherwise.
+/// Returns all rows with details. Otherwise, each group keeps only its largest functions.
 pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
     if has_details {
         return rows.to_vec();
@@ -432,7 +432,7 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     format!("{sign}{} µs in {name}{why}", micros(us.abs()))
 }
 
-/// Returns the functions whose difference has the same sign as the group's difference.
+/// Names the largest functions that differ in the same direction as the group.
 fn named_functions(group: &GroupLine) -> Vec<String> {
     let sign = group.cost.difference.value > 0.0;
     let alike = group
