@@ -343,13 +343,13 @@ impl Plan {
         }
         if self.timeout.is_zero() {
             return out_of_range(
-                "every request fails with a timeout of 0: use a longer one".to_owned(),
+                "every request fails with a timeout of 0: use a longer timeout".to_owned(),
             );
         }
         match self.stop {
             Stop::After(Duration::ZERO) => {
                 return out_of_range(
-                    "nothing is measured in a duration of 0: use a longer one".to_owned(),
+                    "nothing is measured in a duration of 0: use a longer duration".to_owned(),
                 );
             }
             Stop::Requests(0) => {
@@ -393,7 +393,8 @@ impl Plan {
             Stop::Requests(count) if count > due.count() as u64 => {
                 let all = due.count();
                 out_of_range(format!(
-                    "{count} requests, but only {all} have times: use at most {all}"
+                    "{count} requests are too many: the recording has times for {all}, so use at \
+                     most {all}"
                 ))
             }
             _ => Ok(()),

@@ -31,7 +31,10 @@ fn goal(text: &str) -> Result<Objective, String> {
     let percentile: f64 =
         figure.strip_prefix('p').and_then(|number| number.parse().ok()).ok_or_else(form)?;
     if !(1.0..=99.99).contains(&percentile) {
-        return Err(format!("{figure} is not a percentile that can be searched: use p1 to p99.99"));
+        return Err(format!(
+            "{figure} is not a percentile that hotlap can search for: use p1 to \
+                            p99.99"
+        ));
     }
     if !limit.ends_with('s') {
         return Err(format!("{limit:?} needs a unit of time: write {figure}<{limit}ms"));

@@ -106,7 +106,9 @@ fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
     let [before, after] = match (&args.runs[..], &args.baseline) {
         ([before, after], None) => [own(before)?, own(after)?],
         ([_, _], Some(_)) => {
-            return usage("--baseline has the runs of one side already: name only the other runs");
+            return usage(
+                "--baseline already names the runs of one side: name only the other runs",
+            );
         }
         ([after], Some(baseline)) => [before(&store, baseline)?, own(after)?],
         ([], Some(baseline)) => [before(&store, baseline)?, last()?],

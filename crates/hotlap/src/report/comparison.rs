@@ -507,7 +507,8 @@ impl RunComparison {
 fn sentence(change: &MeasureChange, goals: &str, [name, earlier]: &[String; 2]) -> String {
     let (Some(after), Some(ratio)) = (&change.after, &change.found.ratio) else {
         return format!(
-            "{name} and {earlier}: not comparable, because a capacity is only a bound or unknown."
+            "{name} and {earlier}: not comparable, because one of the capacities is only a bound \
+             or is unknown."
         );
     };
     let own = format!("{name} meets {goals} up to {} requests/s", with_interval(after));

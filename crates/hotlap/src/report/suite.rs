@@ -84,7 +84,7 @@ impl PublishedView {
         let here = match (&ratio_here, here) {
             (Some(figure), _) => figure.full(),
             (None, MeasuredRatio::Limited) => {
-                "not known, the load generator limited both".to_owned()
+                "not known, because the load generator limited both servers".to_owned()
             }
             _ => "not measured".to_owned(),
         };
@@ -92,7 +92,9 @@ impl PublishedView {
             (Some(r), _) => {
                 format!("{}: {} of {relative_to} · here: {here}", citation.year, r.text)
             }
-            (None, Some(_)) => format!("{}: 1×, the others are relative to it", citation.year),
+            (None, Some(_)) => {
+                format!("{}: 1× (the other servers are relative to it)", citation.year)
+            }
             (None, None) => format!(
                 "{}: {} requests/s, without a ratio",
                 citation.year,

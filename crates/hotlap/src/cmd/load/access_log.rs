@@ -53,7 +53,10 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some((line, cause)) = first {
         let (lines, of) = (number::count(*lines), number::plural(*of as usize, "line"));
-        notes.push(format!("{file}: hotlap leaves out {lines} of {of}: line {line} {cause}"));
+        notes.push(format!(
+            "{file}: hotlap leaves out {lines} of {of}. The first is line {line}, \
+                            which {cause}"
+        ));
     }
     if !methods.is_empty() {
         let all = number::plural(methods.values().sum::<u64>() as usize, "request");
@@ -62,8 +65,8 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
             .map(|(name, count)| format!("{name} {}", number::count(*count)))
             .collect();
         notes.push(format!(
-            "{file}: hotlap leaves out {all} with other methods than GET and HEAD ({}). \
-             --unsafe-methods sends them without bodies",
+            "{file}: hotlap leaves out {all} with methods other than GET and HEAD ({}). With \
+             --unsafe-methods, hotlap sends such requests without bodies",
             by_method.join(", ")
         ));
     }

@@ -176,7 +176,7 @@ impl Rule {
                 let remedy = match times {
                     Some(times) => format!(" About {times} times the --duration would decide it."),
                     None => format!(
-                        " It is so close to the limit that more than {MOST_TIMES} times the \
+                        " The ratio is so close to the limit that more than {MOST_TIMES} times the \
                          --duration would be needed."
                     ),
                 };
@@ -265,8 +265,8 @@ impl Rule {
         };
         if let Some(why) = found.judged.inconclusive() {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is \
-                 inconclusive: {}.",
+                "--fail-if cannot be decided{under}: {server} has {} the {what} of {other}, which \
+                 is inconclusive: {}.",
                 ratio.full(),
                 reason(why)
             ));
