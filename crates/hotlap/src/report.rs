@@ -224,7 +224,11 @@ impl Report {
         let schedule = &run.schedule;
         let size = match (schedule.restarts, schedule.rounds) {
             (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
-            (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
+            (restarts, rounds) => format!(
+                "{} × {}",
+                plural(restarts as usize, "restart"),
+                plural(rounds as usize, "round")
+            ),
         };
         let frozen = if schedule.freeze { ", servers frozen outside of their slices" } else { "" };
         let mut facts = vec![

@@ -146,8 +146,8 @@ fn before(store: &Store, baseline: &str) -> anyhow::Result<Side> {
     let path = Path::new(baseline);
     if !path.exists() {
         let there = match names.is_empty() {
-            true => "there is none yet".to_owned(),
-            false => format!("there are {}", names.join(", ")),
+            true => "none is saved yet".to_owned(),
+            false => format!("saved so far: {}", names.join(", ")),
         };
         return usage(format!(
             "no baseline or file {baseline} ({there}). `hotlap run … --save-baseline \

@@ -211,7 +211,7 @@ impl RunComparison {
 fn control(sides: &LoadSides) -> String {
     let of = |measure, what| {
         let change = sides.ceiling(measure)?;
-        Some(format!("by {} in {what}", ratio(&change.ratio).full()))
+        Some(format!("to {} in {what}", ratio(&change.ratio).full()))
     };
     let changes = [of(Measure::Rate, "requests/s"), of(Measure::Cost, "CPU per request")];
     let changes: Vec<String> = changes.into_iter().flatten().collect();

@@ -15,7 +15,7 @@ use crate::report::figure::{
 };
 use crate::report::heading::load_title;
 use crate::text::number;
-use crate::text::number::{count, rounded};
+use crate::text::number::{count, plural, rounded};
 use crate::text::table::{Cell, Column, Table};
 
 /// A published figure next to the measured figure.
@@ -242,7 +242,7 @@ impl LayerStep {
             (0, None) => String::new(),
             (0, Some(found)) => side_effect(found),
             (n, _) => {
-                format!("{} of its responses were wrong, so its step is not measured", count(n))
+                format!("it sent {}, so its step is not measured", plural(n as usize, "wrong response"))
             }
         };
         let is_priced = side_effect.is_empty();
@@ -274,9 +274,8 @@ impl LayerStep {
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
-        "its side effect happened {} times instead of {} times ({less}), so its step is not \
-         measured",
-        count(counted),
+        "its side effect happened {} instead of {} ({less}), so its step is not measured",
+        plural(counted as usize, "time"),
         count(required)
     )
 }

@@ -174,7 +174,7 @@ fn found_of(warning: &ServerWarning) -> String {
         }
         ServerWarning::LeftOut(laps) => format!(": {}", laps_excluded(laps)),
         ServerWarning::LateWindows { late, windows } => {
-            format!(": {late} of {windows} windows do not count")
+            format!(": hotlap does not count {late} of {windows} windows")
         }
         ServerWarning::MissesBelow { missed, windows } => {
             format!(" missed the goal in {missed} of {windows} windows far below its capacity")
@@ -452,9 +452,9 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Generators { why } => why.clone(),
         Violation::GeneratorLost { why } => format!("a generator was lost: {why}"),
         Violation::SideEffect { expected, counted } => format!(
-            "its side effect happened {} times for {} responses",
-            count(*counted),
-            count(*expected)
+            "its side effect happened {} for {}",
+            plural(*counted as usize, "time"),
+            plural(*expected as usize, "response")
         ),
         Violation::Silence { ms } => {
             format!("the servers' host did not answer for {} s", grouped(ms / 1e3, 1))

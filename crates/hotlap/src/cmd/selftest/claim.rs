@@ -180,11 +180,11 @@ fn sentence(claims: &[Claim]) -> String {
     match (count(Word::Off), count(Word::Disturbed)) {
         (0, 0) => format!("All {all} figures are right."),
         (0, disturbed) => format!(
-            "{disturbed} of {all} figures were disturbed by something else on these cores: they \
-             are right in the\n  quietest lap, or a bare client finds the same."
+            "Something else on these cores disturbed {disturbed} of {all} figures, which are right in \
+             the\n  quietest lap, or agree with a bare client."
         ),
         (off, _) => format!(
-            "{off} of {all} figures are off: do not rely on such figures here until you know why."
+            "Off: {off} of {all} figures. Do not rely on such figures here until you know why."
         ),
     }
 }
