@@ -606,7 +606,10 @@ mod tests {
         assert!(why(&|p| p.pace = recorded(&[0, 1], 0.0)).contains("positive"));
         assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
-        assert_eq!(why(&longer), "3 requests, but only 2 have times: use at most 2");
+        assert_eq!(
+            why(&longer),
+            "3 requests are too many: the recording has times for 2, so use at most 2"
+        );
         let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("cannot be pipelined"));
     }

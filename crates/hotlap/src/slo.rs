@@ -73,7 +73,7 @@ mod tests {
             ("p99<10", "needs a unit of time: write p99<10ms"),
             ("p99<10m", "needs a unit of time"),
             ("p99<0ms", "0 is too short"),
-            ("p100<1ms", "not a percentile that can be searched"),
+            ("p100<1ms", "not a percentile that hotlap can search for"),
             ("max<1ms", "is not a goal"),
             ("p99<1ms,p99<2ms", "two limits for one figure"),
             ("errors<1%,errors<2%", "two limits"),

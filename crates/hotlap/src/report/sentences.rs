@@ -296,8 +296,7 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
             format!("throughput not known, because the load generator limits {other}")
         }
         Limited::Both => {
-            "throughput not known, because the load generator limits both servers servers"
-                .to_owned()
+            "throughput not known, because the load generator limits both servers".to_owned()
         }
     }
 }

@@ -242,7 +242,10 @@ impl LayerStep {
             (0, None) => String::new(),
             (0, Some(found)) => side_effect(found),
             (n, _) => {
-                format!("it sent {}, so its step is not measured", plural(n as usize, "wrong response"))
+                format!(
+                    "it sent {}, so its step is not measured",
+                    plural(n as usize, "wrong response")
+                )
             }
         };
         let is_priced = side_effect.is_empty();

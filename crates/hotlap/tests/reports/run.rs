@@ -471,7 +471,10 @@ fn an_interrupted_run_says_so() {
     kept.run.state = RunState::Interrupted;
     kept.run.laps.truncate(23);
     let text = terminal::render(&Report::of(&kept.run), 80, false);
-    assert!(text.contains("This run was interrupted. These are its 23 laps until then."), "{text}");
+    assert!(
+        text.contains("This run was interrupted. The figures are from 23 laps until then."),
+        "{text}"
+    );
 }
 
 #[test]

@@ -83,9 +83,9 @@ mod tests {
         let methods = [("POST".to_owned(), 1_200), ("PUT".to_owned(), 3)].into();
         let left_out = LinesLeftOut { of: 2_034, lines: 17, first: Some((12, cause)), methods };
         let expected = [
-            "a.log: hotlap leaves out 17 of 2,034 lines: line 12 has no request",
-            "a.log: hotlap leaves out 1,203 requests with other methods than GET and HEAD (POST \
-             1,200, PUT 3). --unsafe-methods sends them without bodies",
+            "a.log: hotlap leaves out 17 of 2,034 lines. The first is line 12, which has no request",
+            "a.log: hotlap leaves out 1,203 requests with methods other than GET and HEAD (POST \
+             1,200, PUT 3). With --unsafe-methods, hotlap sends such requests without bodies",
         ];
         assert_eq!(notes(Path::new("a.log"), &left_out), expected);
         assert!(notes(Path::new("a.log"), &LinesLeftOut::default()).is_empty());

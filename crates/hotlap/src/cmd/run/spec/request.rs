@@ -52,7 +52,7 @@ pub fn requests(
     let (server, requests) = from_file(file, None, &common)?;
     if server.is_some() {
         return usage(format!(
-            "{} names a server: `hotlap run` sends its requests to each server, so write paths instead of URLs \
+            "{} names a server: `hotlap run` sends its requests to each server, so write paths \
              instead of URLs",
             file.display()
         ));
