@@ -240,7 +240,7 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     };
     insta::assert_snapshot!(told(90_000.0), @"
     Note: app, new: with all connections busy, hardly any response takes less than 40 ms, although the server is mostly
-    idle. This is how a response looks that is sent in two writes, with the second held back until the first is
+    idle. A response looks like this if it is sent in two writes, and the second write is held back until the first is
     acknowledged (Nagle's algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. Send the
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
