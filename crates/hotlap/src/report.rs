@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
 use crate::model::{Host, Question, Run};
+use crate::text::number::plural;
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, RunState};

@@ -32,8 +32,7 @@ fn goal(text: &str) -> Result<Objective, String> {
         figure.strip_prefix('p').and_then(|number| number.parse().ok()).ok_or_else(form)?;
     if !(1.0..=99.99).contains(&percentile) {
         return Err(format!(
-            "{figure} is not a percentile that hotlap can search for: use p1 to \
-                            p99.99"
+            "{figure} is not a percentile that hotlap can search for: use p1 to p99.99"
         ));
     }
     if !limit.ends_with('s') {

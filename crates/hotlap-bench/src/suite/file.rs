@@ -244,7 +244,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         let what = match keys.slo.is_some() {
             true => {
                 "slo works only with the question \"capacity\": leave out slo, or ask this \
-                     question"
+                 question"
             }
             false => "the question \"capacity\" needs goals: add slo = \"p99<10ms\"",
         };

@@ -107,8 +107,8 @@ impl NotYet {
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
 
 /// What to do if no port is free.
-pub const NO_PORT: &str = "wait a minute, because each closed connection occupies a port for that time (`ss -s` counts \
-     them)";
+pub const NO_PORT: &str = "wait a minute, because each closed connection occupies a port for that \
+                           time (`ss -s` counts them)";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
 /// that ends with its input would keep running when it is started by hand.

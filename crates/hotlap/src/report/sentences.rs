@@ -415,8 +415,7 @@ mod tests {
         let nothing = ServerComparison::default();
         assert_eq!(
             verdict("a", "b", &nothing),
-            "a and b: not compared, because too few laps \
-                                                 count."
+            "a and b: not compared, because too few laps count."
         );
     }
 }

@@ -246,7 +246,7 @@ impl Noise {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };
                 format!(
                     "Noise floor ({server} against itself): not known, because it needs more \
-                         {level}."
+                     {level}."
                 )
             }
             false => {

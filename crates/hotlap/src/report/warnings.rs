@@ -229,10 +229,9 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
                                      restart are all responses ÷ all of the time. Look for what \
                                      made the server wait, for instance in its log."
             .to_owned(),
-        ServerWarning::Behind { .. } => format!(
-            "{QUEUE_GREW} Use a lower --rate to compare \
-                                                 response times."
-        ),
+        ServerWarning::Behind { .. } => {
+            format!("{QUEUE_GREW} Use a lower --rate to compare response times.")
+        }
         ServerWarning::LeftOut(laps) => {
             let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
             let rest = match laps.are_main {
@@ -419,7 +418,10 @@ pub(super) fn class(class: Class) -> &'static str {
 pub(super) fn violation(violation: &Violation) -> String {
     match violation {
         Violation::LittlesLaw { off } => {
-            format!("Little's law (connections = rate × latency) is off by {}%", grouped(*off, 1))
+            format!(
+                "connections differ from rate × latency by {}% (Little's law)",
+                grouped(*off, 1)
+            )
         }
         Violation::Connections { asked, up, most } => {
             let most = most.map_or_else(String::new, |most| format!(", because: {}", words(most)));

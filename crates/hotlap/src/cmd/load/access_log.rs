@@ -54,8 +54,7 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
     if let Some((line, cause)) = first {
         let (lines, of) = (number::count(*lines), number::plural(*of as usize, "line"));
         notes.push(format!(
-            "{file}: hotlap leaves out {lines} of {of}. The first is line {line}, \
-                            which {cause}"
+            "{file}: hotlap leaves out {lines} of {of}. The first is line {line}, which {cause}"
         ));
     }
     if !methods.is_empty() {

@@ -202,7 +202,7 @@ impl RunHosts {
         self.cores.notes.extend(beside.map(|host| {
             format!(
                 "{} generates load on the servers' host, so it shares the host's cores with \
-                     the servers",
+                 the servers",
                 host.command
             )
         }));

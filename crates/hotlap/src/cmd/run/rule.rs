@@ -446,8 +446,8 @@ mod tests {
         assert_eq!(code, Exit::Invalid);
         assert_eq!(
             said,
-            "--fail-if cannot be decided under POST /x: new has 3.00× [2.90, 3.10] the CPU time per request \
-             of old, which is inconclusive: fewer than three restarts."
+            "--fail-if cannot be decided under POST /x: new has 3.00× [2.90, 3.10] the CPU time per \
+             request of old, which is inconclusive: fewer than three restarts."
         );
         assert_eq!(exit(Judged::Worse).0, Exit::Regression);
     }

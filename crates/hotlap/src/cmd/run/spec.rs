@@ -367,8 +367,8 @@ fn scenarios(
     match sends_all && !scenarios.is_empty() {
         false => Ok(scenarios),
         true => usage(
-            "the clients of a stress test send one fixed request: leave out either the stress \
-             scenarios or all requests but one",
+            "the clients of a stress test send one fixed request: use one request without fields \
+             that vary, or run without stress scenarios",
         ),
     }
 }

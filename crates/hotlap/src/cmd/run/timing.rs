@@ -157,7 +157,7 @@ pub fn announcement(
     if let (Some(number), false) = (run.number, run.stress.is_empty()) {
         return format!(
             "Run {number} is measured. Continuing with its stress scenarios, for about \
-                        {takes} s."
+             {takes} s."
         );
     }
     let named = |e: &&Participant| is_named(e) && !is_out(run, e);

@@ -180,8 +180,8 @@ fn sentence(claims: &[Claim]) -> String {
     match (count(Word::Off), count(Word::Disturbed)) {
         (0, 0) => format!("All {all} figures are right."),
         (0, disturbed) => format!(
-            "Something else on these cores disturbed {disturbed} of {all} figures, which are right in \
-             the\n  quietest lap, or agree with a bare client."
+            "Something else on these cores disturbed {disturbed} of {all} figures, which are right \
+             in the\n  quietest lap, or agree with a bare client."
         ),
         (off, _) => format!(
             "Off: {off} of {all} figures. Do not rely on such figures here until you know why."

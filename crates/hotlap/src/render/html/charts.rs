@@ -351,12 +351,9 @@ pub fn percentiles<'a>(
         .collect();
     let tail = extent(&series).fold(10.0, f64::max);
     let y = Axis::over("", millis, heights(&series));
-    let at = rates.first().map(|r| {
-        format!(
-            " At {r} requests/s, times count from when each request \
-                                            was due."
-        )
-    });
+    let at = rates
+        .first()
+        .map(|r| format!(" At {r} requests/s, times count from when each request was due."));
     let mut note =
         "Share of requests that took no longer. A curve ends where there are too few samples."
             .to_owned();
