@@ -340,8 +340,7 @@ fn published_figures_stand_beside_what_is_measured() {
     assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.67]");
     assert_eq!(
         row("go/net-http").published[0].sentence,
-        "2016: 1× (the other servers are relative \
-                                                          to it)"
+        "2016: 1× (the other servers are relative to it)"
     );
     let text = terminal::render(&report, 80, false);
     assert!(text.contains("  Published in 2016: a page\n"), "{text}");
