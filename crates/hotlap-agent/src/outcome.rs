@@ -157,8 +157,8 @@ impl Invalid {
                 format!("{command} began {:.0} ms late", by.as_secs_f64() * 1e3)
             }
             Self::Overlap { share, error } => format!(
-                "all generators measured together for only {:.0}% of the time (clocks are known \
-                 to within {:.1} ms)",
+                "the generators' measurements overlap for only {:.0}% of the time (clocks are \
+                 known to within {:.1} ms)",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
             ),
@@ -182,7 +182,8 @@ impl Invalid {
                 "Measure for longer, or use a faster connection to the generators"
             }
             Self::Share { .. } => {
-                "Check its host and its connection to the server, or leave it out"
+                "Check the generator's host and its connection to the server, or leave the \
+                 generator out"
             }
             Self::Silent { .. } => "Check its connection to the server",
             Self::Paused { .. } => "Check that its host is not overloaded or suspended",
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn too_little_overlap_is_invalid_and_so_is_an_uncertain_one() {
         let found = reasons(|g| g.opened_ns += 150 * MS);
-        let expected = "all generators measured together for only 85% of the time";
+        let expected = "the generators' measurements overlap for only 85% of the time";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
         // The windows seem to agree, but the offset of one clock is not known well enough.
         let found = reasons(|g| {

@@ -326,7 +326,7 @@ impl ServerHost for RemoteHost {
             let name = self.name();
             let note = format!(
                 "CPU time is unknown: {target} is not an address of {name}. Name the server's own \
-                 host with --server-on, and use its own address"
+                 host with --server-on, and give an address of that host"
             );
             return Ok(Found { server: None, notes: vec![note] });
         };

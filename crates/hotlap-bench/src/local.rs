@@ -264,8 +264,8 @@ impl LocalRunner {
             Some((name, port)) => ServerFailure {
                 remedy: format!(
                     "{name} runs at the same time and listens on port {port}, whatever $PORT is. \
-                     If that is the port that is taken, write $PORT into both commands, or measure \
-                     each server in a separate run"
+                     If the failed server needs the same port, write $PORT into both commands, or \
+                     measure each server in a separate run"
                 ),
                 ..failure
             },

@@ -508,7 +508,7 @@ impl<'a> Attacked<'a> {
     /// Starts the attack of a scenario.
     fn attack(&self, scenario: &Scenario) -> Result<RunningAttack, ServerFailure> {
         let remedy =
-            "use fewer connections, or raise the limits of open files and threads (ulimit)";
+            "raise the limits of open files and threads (ulimit), or leave out this scenario";
         let refused = |what: String| failure("stress", what, remedy);
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {

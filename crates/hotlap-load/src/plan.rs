@@ -342,13 +342,13 @@ impl Plan {
         }
         if self.timeout.is_zero() {
             return out_of_range(
-                "every request fails with a timeout of 0: use a longer one".to_owned(),
+                "every request fails with a timeout of 0: use a longer timeout".to_owned(),
             );
         }
         match self.stop {
             Stop::After(Duration::ZERO) => {
                 return out_of_range(
-                    "nothing is measured in a duration of 0: use a longer one".to_owned(),
+                    "nothing is measured in a duration of 0: use a longer duration".to_owned(),
                 );
             }
             Stop::Requests(0) => {
@@ -392,7 +392,8 @@ impl Plan {
             Stop::Requests(count) if count > due.count() as u64 => {
                 let all = due.count();
                 out_of_range(format!(
-                    "{count} requests, but only {all} have times: use at most {all}"
+                    "{count} requests are too many: the recording has times for {all}, so use at \
+                     most {all}"
                 ))
             }
             _ => Ok(()),
@@ -604,7 +605,10 @@ mod tests {
         assert!(why(&|p| p.pace = recorded(&[0, 1], 0.0)).contains("positive"));
         assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
-        assert_eq!(why(&longer), "3 requests, but only 2 have times: use at most 2");
+        assert_eq!(
+            why(&longer),
+            "3 requests are too many: the recording has times for 2, so use at most 2"
+        );
         let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("cannot be pipelined"));
     }

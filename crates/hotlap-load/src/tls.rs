@@ -54,7 +54,7 @@ impl TlsConfig {
         let Some(tls) = &target.tls else { return Ok(None) };
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
             PlanError::OutOfRange(format!(
-                "{:?} is not a valid name for a certificate",
+                "{:?} is not a valid server name for TLS: give a host name with --sni",
                 tls.server_name
             ))
         })?;
@@ -325,8 +325,8 @@ fn why(error: &rustls::Error) -> String {
 fn refusal(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::NoApplicationProtocol => {
-            "the server does not speak the protocol that was offered (ALPN): HTTP/2 with --http2, \
-             else HTTP/1.1"
+            "the server does not speak the protocol that hotlap offered (ALPN), which is HTTP/2 \
+             with --http2 and HTTP/1.1 without it"
         }
         AlertDescription::ProtocolVersion => "the server supports neither TLS 1.2 nor 1.3",
         AlertDescription::HandshakeFailure => {

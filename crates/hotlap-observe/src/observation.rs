@@ -220,11 +220,11 @@ fn refusal_at(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> O
     };
     let (why, remedy) = match (error.raw_os_error(), paranoid.filter(is_reserved)) {
         (_, Some(level)) => (
-            format!("the kernel reserves it for root (perf_event_paranoid is {level})"),
-            "allow it with: sudo sysctl kernel.perf_event_paranoid=1, or run hotlap as root",
+            format!("the kernel reserves perf events for root (perf_event_paranoid is {level})"),
+            "allow them with: sudo sysctl kernel.perf_event_paranoid=1, or run hotlap as root",
         ),
         (Some(libc::EACCES | libc::EPERM), _) => (
-            "a container or security policy forbids it".to_owned(),
+            "a container or a security policy forbids perf events".to_owned(),
             "run outside of the container, or start it with --cap-add PERFMON and a seccomp profile \
              that permits perf_event_open",
         ),
@@ -309,9 +309,9 @@ mod tests {
         };
         assert_eq!(
             told(libc::EACCES, Some(2)),
-            "a CPU profile cannot be observed: the kernel reserves it for root \
-             (perf_event_paranoid is 2); allow it with: sudo sysctl kernel.perf_event_paranoid=1, \
-             or run hotlap as root"
+            "a CPU profile cannot be observed: the kernel reserves perf events for root \
+             (perf_event_paranoid is 2); allow them with: sudo sysctl \
+             kernel.perf_event_paranoid=1, or run hotlap as root"
         );
         assert!(told(libc::EACCES, Some(1)).contains("--cap-add PERFMON"));
         assert!(told(libc::EPERM, Some(2)).contains("--cap-add PERFMON"));

@@ -365,7 +365,7 @@ enum Cause {
     NoResponse(u16),
     #[error("has no time")]
     NoTime,
-    #[error("has a combination of method and status beyond the first 100")]
+    #[error("has a combination of method and status that is not one of the first 100")]
     ManyKinds,
 }
 

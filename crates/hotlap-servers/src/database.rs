@@ -371,7 +371,7 @@ impl Database {
             Schema::File(file) => {
                 let name = file.display().to_string();
                 File::open(file).map_err(|error| {
-                    failure(format!("{name}: {error}"), "name a readable file by --with-postgres")
+                    failure(format!("{name}: {error}"), "name a readable file with --with-postgres")
                 })?;
                 self.psql(owner, original, Sql::File(&name))
             }

@@ -554,8 +554,8 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
         libc::ENOENT if local && cwd.join(program).exists() => {
-            "its interpreter is missing: install the one that its first line names, or build it for \
-             this machine"
+            "its interpreter is missing: install the interpreter that its first line names, or \
+             build the program for this machine"
         }
         libc::ENOENT if local => "check the path, and that it has been built",
         libc::ENOENT => "install it or give its full path",

@@ -272,11 +272,12 @@ fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(
     let Some((_, stated)) = entry.headers.iter().find(named) else { return Ok(()) };
     let what = match stated.get_ref().trim().parse::<usize>() {
         _ if has_fields(body, fields) => {
-            "the body varies: leave out Content-Length, which is added".to_owned()
+            "the body varies: leave out Content-Length, which hotlap adds".to_owned()
         }
         Ok(length) if length == body.len() => return Ok(()),
         Ok(length) => format!(
-            "Content-Length is {length}, but the body has {} bytes: leave it out, it is added",
+            "Content-Length is {length}, but the body has {} bytes: leave out Content-Length, \
+             which hotlap adds",
             body.len()
         ),
         Err(_) => format!("{:?} is not a length: leave out Content-Length", stated.get_ref()),

@@ -323,8 +323,7 @@ impl<'a> Recorder<'a> {
         match saved(&path, &mut self.run) {
             Ok(store) => {
                 self.live.say(&format!(
-                    "Warning: {error}. hotlap opened the store again, and this run is complete in \
-                     it."
+                    "Warning: {error}. hotlap opened the store again, and stored all laps so far."
                 ));
                 self.store = Some(store);
             }

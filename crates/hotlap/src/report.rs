@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
 use crate::model::{Host, Question, Run};
+use crate::text::number::plural;
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, RunState};
@@ -225,7 +226,11 @@ impl Report {
         let schedule = &run.schedule;
         let size = match (schedule.restarts, schedule.rounds) {
             (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
-            (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
+            (restarts, rounds) => format!(
+                "{} × {}",
+                plural(restarts as usize, "restart"),
+                plural(rounds as usize, "round")
+            ),
         };
         let frozen = if schedule.freeze { ", servers frozen outside of their slices" } else { "" };
         let mut facts = vec![

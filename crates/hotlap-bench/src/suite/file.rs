@@ -242,7 +242,10 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         && (*question.get_ref() == Question::Capacity) != keys.slo.is_some()
     {
         let what = match keys.slo.is_some() {
-            true => "slo belongs to the question \"capacity\": leave out one of them",
+            true => {
+                "slo works only with the question \"capacity\": leave out slo, or ask this \
+                 question"
+            }
             false => "the question \"capacity\" needs goals: add slo = \"p99<10ms\"",
         };
         return Err((question.span(), what.to_owned()));

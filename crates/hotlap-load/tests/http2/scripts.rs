@@ -39,7 +39,7 @@ fn beginnings() -> Vec<Script> {
                 (
                     "an HTTP/1 response",
                     b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
-                    "a response of HTTP/1 instead of HTTP/2",
+                    "an HTTP/1 response instead of HTTP/2",
                 ),
                 (
                     "another protocol",

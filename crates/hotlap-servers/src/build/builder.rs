@@ -276,7 +276,7 @@ impl Builder<'_> {
             ),
             cause: "missing after the build".to_owned(),
             log_tail: Vec::new(),
-            remedy: "set it to the file that the build produces".to_owned(),
+            remedy: "set `command` to the file that the build produces".to_owned(),
         })
     }
 

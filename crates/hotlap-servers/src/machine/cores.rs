@@ -74,8 +74,8 @@ fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     if quota < 1.0 {
         let note = format!(
             "the CPU quota is {quota:.2} of a core for server and generator together, and both are \
-             throttled for the rest of each period: compare CPU time per request only, since \
-             requests/s and latency depend on the quota"
+             throttled once it is used up: compare CPU time per request only, since requests/s and \
+             latency depend on the quota"
         );
         keep(cores, most);
         return Some(note);
@@ -130,14 +130,14 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
         // left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
-            "server and generator run on several of {} NUMA nodes, because one has only {threads} \
-             hardware threads. Memory of another node is slower",
+            "server and generator run on several of {} NUMA nodes, because one node has only \
+             {threads} hardware threads. Memory on another node is slower",
             nodes.len()
         )];
     }
     let note = format!(
         "server and generator run on NUMA node {node}, one of {}. --server-cpus {} or more uses \
-         others as well",
+         other nodes as well",
         nodes.len(),
         threads / 2 + 1
     );
@@ -352,7 +352,7 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     }
     if !idle.is_empty() {
         notes.push(format!(
-            "hotlap leaves hardware threads idle whose core the server uses: {}",
+            "hotlap leaves some hardware threads idle, because the server uses their cores: {}",
             list(&idle)
         ));
     }

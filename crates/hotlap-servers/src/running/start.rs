@@ -97,7 +97,7 @@ impl NotYet {
             Self::Wrong(_) => "`hotlap check` shows its responses",
             Self::OtherProtocol(_) => {
                 "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY, \
-                 and with --http2 offer h2 in the handshake"
+                 and with --http2 it must offer h2 in the handshake"
             }
         }
     }
@@ -107,8 +107,8 @@ impl NotYet {
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
 
 /// What to do if no port is free.
-pub const NO_PORT: &str =
-    "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
+pub const NO_PORT: &str = "wait a minute, because each closed connection occupies a port for that \
+                           time (`ss -s` counts them)";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
 /// that exits at the end of its input would keep running when started by hand.
@@ -261,7 +261,8 @@ impl Starting<'_> {
             return match &stopped.left_behind[..] {
                 [] => Ok(()),
                 left => Err(ServerFailure {
-                    remedy: "start what must keep running yourself, before hotlap".to_owned(),
+                    remedy: "start whatever must keep running yourself, before you start hotlap"
+                        .to_owned(),
                     ..failed(format!("the --prepare command left {} running", left.join(", ")))
                 }),
             };

@@ -106,7 +106,9 @@ fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
     let [before, after] = match (&args.runs[..], &args.baseline) {
         ([before, after], None) => [own(before)?, own(after)?],
         ([_, _], Some(_)) => {
-            return usage("--baseline has the runs of one side already: name only the other runs");
+            return usage(
+                "--baseline already names the runs of one side: name only the other runs",
+            );
         }
         ([after], Some(baseline)) => [before(&store, baseline)?, own(after)?],
         ([], Some(baseline)) => [before(&store, baseline)?, last()?],
@@ -144,8 +146,8 @@ fn before(store: &Store, baseline: &str) -> anyhow::Result<Side> {
     let path = Path::new(baseline);
     if !path.exists() {
         let there = match names.is_empty() {
-            true => "there is none yet".to_owned(),
-            false => format!("there are {}", names.join(", ")),
+            true => "none is saved yet".to_owned(),
+            false => format!("saved so far: {}", names.join(", ")),
         };
         return usage(format!(
             "no baseline or file {baseline} ({there}). `hotlap run … --save-baseline \

@@ -98,8 +98,8 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
         {
             let first = first.display();
             return usage(format!(
-                "{name} is a shard of another pool than {first}: {why}. Merge shards of the same \
-                 suite and options, or measure {name} again"
+                "{name} is a shard of a different pool than {first}: {why}. Merge shards of the \
+                 same suite and options, or measure {name} again"
             ));
         }
         if let Some((other, _)) = found.insert(shard.number, (file, shard.clone())) {

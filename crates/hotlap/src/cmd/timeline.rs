@@ -287,7 +287,7 @@ impl Timeline<'_> {
             })
             .collect();
         if steps.is_empty() {
-            sentences.push("No version differs by over 1% from the one before.".to_owned());
+            sentences.push("No version differs by over 1% from the version before it.".to_owned());
         }
         let failed = self.failed.iter();
         sentences.extend(

@@ -470,7 +470,7 @@ fn flame(found: &ExplanationResults) -> Html {
     };
     let how = format!(
         "Width: CPU time per request in both servers together, callers above what they call. {} \
-         spends more where it is orange, less where it is blue. Click a box to enlarge it.",
+         spends more in orange boxes and less in blue boxes. Click a box to enlarge it.",
         found.server
     );
     let search = [

@@ -211,7 +211,7 @@ impl RunComparison {
 fn control(sides: &LoadSides) -> String {
     let of = |measure, what| {
         let change = sides.ceiling(measure)?;
-        Some(format!("by {} in {what}", ratio(&change.ratio).full()))
+        Some(format!("to {} in {what}", ratio(&change.ratio).full()))
     };
     let changes = [of(Measure::Rate, "requests/s"), of(Measure::Cost, "CPU per request")];
     let changes: Vec<String> = changes.into_iter().flatten().collect();
@@ -507,7 +507,8 @@ impl RunComparison {
 fn sentence(change: &MeasureChange, goals: &str, [name, earlier]: &[String; 2]) -> String {
     let (Some(after), Some(ratio)) = (&change.after, &change.found.ratio) else {
         return format!(
-            "{name} and {earlier}: not comparable, because a capacity is only a bound or unknown."
+            "{name} and {earlier}: not comparable, because one of the capacities is only a bound \
+             or is unknown."
         );
     };
     let own = format!("{name} meets {goals} up to {} requests/s", with_interval(after));

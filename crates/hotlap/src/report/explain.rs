@@ -173,7 +173,8 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
     if let Some(ledger) = &found.ledger {
         if !ledger.has_kernel {
             notes.push(
-                "The profile has no samples from the kernel, whose part is in \"not explained\"."
+                "The profile has no samples from the kernel, so the kernel's part is in \"not \
+                 explained\"."
                     .to_owned(),
             );
         }
@@ -229,7 +230,7 @@ fn left_out(run: &Run, server: usize) -> Option<String> {
         .flat_map(|explains| &explains.lap.failed)
         .find(|violation| violation.invalidates())?;
     Some(format!(
-        "{}: excluded {} of {} laps that explain differences. Reason for the first: {}.",
+        "{}: hotlap excluded {} of {} laps that explain differences. The reason for the first: {}.",
         run.servers[server].name,
         count(failed().count() as u64),
         count(laps().count() as u64),

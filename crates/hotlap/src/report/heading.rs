@@ -140,7 +140,7 @@ fn question_words(question: Question) -> &'static str {
 
 /// Returns what the state of a run means for the reader. Empty if the run finished.
 pub(super) fn state_note(run: &Run) -> String {
-    let laps = run.laps.len() + run.explain.len();
+    let laps = plural(run.laps.len() + run.explain.len(), "lap");
     match run.state {
         RunState::Finished => String::new(),
         _ if run.question == Question::Stress => {
@@ -148,19 +148,19 @@ pub(super) fn state_note(run: &Run) -> String {
             format!("This run was not finished. These are the results of {tried}.")
         }
         RunState::UnderWay => format!(
-            "This run has not ended: it is still running, or hotlap was killed. These are its \
-             {laps} laps so far."
+            "This run has not ended: it is still running, or hotlap was killed. The figures \
+             are from {laps} so far."
         ),
         RunState::Interrupted => {
             let next = match run.suite {
                 Some(_) => " `hotlap run --resume` with the same suite continues it.",
                 None => "",
             };
-            format!("This run was interrupted. These are its {laps} laps until then.{next}")
+            format!("This run was interrupted. The figures are from {laps} until then.{next}")
         }
         RunState::Invalid => "No lap of this run passed the validity checks.".to_owned(),
         RunState::Failed => {
-            format!("An error in hotlap ended this run. These are its {laps} laps until then.")
+            format!("An error in hotlap ended this run. The figures are from {laps} until then.")
         }
     }
 }

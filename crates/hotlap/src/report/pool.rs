@@ -112,8 +112,9 @@ impl PoolView {
 
     /// Returns the legend of the table.
     pub fn legend(&self) -> &'static str {
-        "Standard deviation between nodes of the ratio to the reference, with its 95% interval, \
-         and the part of it that restarts of one node explain (by restarts, for CPU/req)."
+        "How much the ratio to the reference differs between nodes: its standard deviation, with \
+         its 95% interval. The last column is the part that restarts of one node explain, for \
+         CPU/req."
     }
 }
 

@@ -688,7 +688,8 @@ impl LoadResults {
             own.into_iter().filter(is_alike).map(|row| row.name.as_str()).collect();
         (!alike.is_empty()).then(|| {
             format!(
-                "the p99 of {} cannot be told from the ceiling's p99: possibly it is the machine's",
+                "the p99 of {} cannot be told apart from the ceiling's p99: possibly the machine \
+                 causes it",
                 alike.join(", ")
             )
         })

@@ -163,9 +163,9 @@ pub(super) fn needed<'a>(
             )
         }
         Inconclusive::TooFewNodes => format!(
-            "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference have \
-             laps that count. Run shards that are missing, on other nodes than before, or use \
-             more --nodes-per-server."
+            "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference \
+             have laps that count. Run the missing shards on nodes that have not run a shard yet, \
+             or use more --nodes-per-server."
         ),
         Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
         // A separate warning names the unsteady server and the remedy.
@@ -295,7 +295,9 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
         Limited::Other(None) => {
             format!("throughput not known, because the load generator limits {other}")
         }
-        Limited::Both => "throughput not known, because the load generator limits both".to_owned(),
+        Limited::Both => {
+            "throughput not known, because the load generator limits both servers".to_owned()
+        }
     }
 }
 
@@ -330,8 +332,8 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     };
     let pair = format!("{server} and {other}");
     match (clauses.is_empty(), against.limited) {
-        (true, None) => format!("{pair}: not compared, too few laps count."),
-        (true, Some(_)) => format!("{pair}: not compared, as CPU time is not known{bound}."),
+        (true, None) => format!("{pair}: not compared, because too few laps count."),
+        (true, Some(_)) => format!("{pair}: not compared, because CPU time is not known{bound}."),
         (false, _) => format!("{pair}: {}{bound}.", clauses.join("; ")),
     }
 }
@@ -411,6 +413,9 @@ mod tests {
              within ±1% (1.00× [0.99, 1.01])."
         );
         let nothing = ServerComparison::default();
-        assert_eq!(verdict("a", "b", &nothing), "a and b: not compared, too few laps count.");
+        assert_eq!(
+            verdict("a", "b", &nothing),
+            "a and b: not compared, because too few laps count."
+        );
     }
 }

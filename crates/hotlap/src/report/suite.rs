@@ -15,7 +15,7 @@ use crate::report::figure::{
 };
 use crate::report::heading::load_title;
 use crate::text::number;
-use crate::text::number::{count, rounded};
+use crate::text::number::{count, plural, rounded};
 use crate::text::table::{Cell, Column, Table};
 
 /// A published figure next to the measured figure.
@@ -84,7 +84,7 @@ impl PublishedView {
         let here = match (&ratio_here, here) {
             (Some(figure), _) => figure.full(),
             (None, MeasuredRatio::Limited) => {
-                "not known, the load generator limited both".to_owned()
+                "not known, because the load generator limited both servers".to_owned()
             }
             _ => "not measured".to_owned(),
         };
@@ -92,7 +92,9 @@ impl PublishedView {
             (Some(r), _) => {
                 format!("{}: {} of {relative_to} · here: {here}", citation.year, r.text)
             }
-            (None, Some(_)) => format!("{}: 1×, the others are relative to it", citation.year),
+            (None, Some(_)) => {
+                format!("{}: 1× (the other servers are relative to it)", citation.year)
+            }
             (None, None) => format!(
                 "{}: {} requests/s, without a ratio",
                 citation.year,
@@ -240,7 +242,10 @@ impl LayerStep {
             (0, None) => String::new(),
             (0, Some(found)) => side_effect(found),
             (n, _) => {
-                format!("{} of its responses were wrong, so its step is not measured", count(n))
+                format!(
+                    "it sent {}, so its step is not measured",
+                    plural(n as usize, "wrong response")
+                )
             }
         };
         let is_priced = side_effect.is_empty();
@@ -272,9 +277,8 @@ impl LayerStep {
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
-        "its side effect happened {} times instead of {} times ({less}), so its step is not \
-         measured",
-        count(counted),
+        "its side effect happened {} instead of {} ({less}), so its step is not measured",
+        plural(counted as usize, "time"),
         count(required)
     )
 }

@@ -100,8 +100,7 @@ impl ServerTrend {
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
-                "hotlap leaves out {} with other requests, another load or another machine than \
-                 the last run.",
+                "hotlap leaves out {} whose requests, load or machine differ from the last run.",
                 number::plural(self.left_out, "run")
             )
         })
@@ -136,7 +135,10 @@ impl ServerTrend {
         let (point, last) = (&self.points[change.at], &self.points[change.at - 1]);
         let version = match point.version == last.version {
             true => String::new(),
-            false => format!(" Its version changed there: {}, {}.", last.version, point.version),
+            false => format!(
+                " The version changed in that run, from {} to {}.",
+                last.version, point.version
+            ),
         };
         format!(
             "From run {} on ({}), {what} is {} what it was: {} instead of {}.{version}",

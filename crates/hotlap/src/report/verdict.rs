@@ -244,7 +244,10 @@ impl Noise {
         let sentence = match known.is_empty() {
             true => {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };
-                format!("Noise floor ({server} against itself): not known, it needs more {level}.")
+                format!(
+                    "Noise floor ({server} against itself): not known, because it needs more \
+                     {level}."
+                )
             }
             false => {
                 let is_noisy = of_both.iter().any(|(band, _)| band.is_some_and(|b| b > NOISY));

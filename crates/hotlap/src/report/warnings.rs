@@ -102,10 +102,10 @@ fn common(run: &Run, warning: &Warning) -> String {
         ),
         Warning::DelayedAcknowledgements { load, servers } => format!(
             "{}{}: with all connections busy, hardly any response takes less than 40 ms, although \
-             the server is mostly idle. This is how a response looks that is sent in two writes, \
-             with the second held back until the first is acknowledged (Nagle's algorithm). The \
-             wait limits requests/s. At a lower rate, percentiles may not show it. Send the \
-             response in one write, or set TCP_NODELAY.",
+             the server is mostly idle. A response looks like this if it is sent in two writes, \
+             and the second write is held back until the first is acknowledged (Nagle's \
+             algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. \
+             Send the response in one write, or set TCP_NODELAY.",
             names(run, servers),
             under(run, *load)
         ),
@@ -114,8 +114,8 @@ fn common(run: &Run, warning: &Warning) -> String {
             let each =
                 found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
             format!(
-                "The servers use different ciphers, which cost differently: {}. Configure the same \
-                 cipher where you can.",
+                "The servers use different ciphers, which do not cost the same: {}. Configure the \
+                 same cipher where you can.",
                 each.collect::<Vec<_>>().join(", ")
             )
         }
@@ -174,7 +174,7 @@ fn found_of(warning: &ServerWarning) -> String {
         }
         ServerWarning::LeftOut(laps) => format!(": {}", laps_excluded(laps)),
         ServerWarning::LateWindows { late, windows } => {
-            format!(": {late} of {windows} windows do not count")
+            format!(": hotlap does not count {late} of {windows} windows")
         }
         ServerWarning::MissesBelow { missed, windows } => {
             format!(" missed the goal in {missed} of {windows} windows far below its capacity")
@@ -226,10 +226,12 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              connection in its configuration, and for the cause in its log."
             .to_owned(),
         ServerWarning::Silent(_) => "The result includes those rounds: requests/s in such a \
-             restart are all responses ÷ all of the time. Look for what made it wait, for instance \
-             in its log."
+                                     restart are all responses ÷ all of the time. Look for what \
+                                     made the server wait, for instance in its log."
             .to_owned(),
-        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} A lower --rate compares them."),
+        ServerWarning::Behind { .. } => {
+            format!("{QUEUE_GREW} Use a lower --rate to compare response times.")
+        }
         ServerWarning::LeftOut(laps) => {
             let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
             let rest = match laps.are_main {
@@ -388,7 +390,7 @@ fn remedy_of(run: &Run, violation: &Violation, are_main: bool) -> String {
         }
         Violation::Late { .. } => return relief(run, "use a quieter machine"),
         Violation::Generators { .. } => {
-            "Check the generators' hosts, and their connections to here and to the server."
+            "Check the generators' hosts, and their connections to this machine and to the server."
         }
         // The reason includes the remedy.
         Violation::GeneratorLost { .. } => "",
@@ -415,10 +417,12 @@ pub(super) fn class(class: Class) -> &'static str {
 /// Describes a failed validity check in a clause.
 pub(super) fn violation(violation: &Violation) -> String {
     match violation {
-        Violation::LittlesLaw { off } => format!(
-            "connections = rate × latency does not hold (Little's law, {}% off)",
-            grouped(*off, 1)
-        ),
+        Violation::LittlesLaw { off } => {
+            format!(
+                "connections differ from rate × latency by {}% (Little's law)",
+                grouped(*off, 1)
+            )
+        }
         Violation::Connections { asked, up, most } => {
             let most = most.map_or_else(String::new, |most| format!(", because: {}", words(most)));
             format!("only {} of {} connections were up{most}", count(*up), count(*asked))
@@ -450,9 +454,9 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Generators { why } => why.clone(),
         Violation::GeneratorLost { why } => format!("a generator was lost: {why}"),
         Violation::SideEffect { expected, counted } => format!(
-            "its side effect happened {} times for {} responses",
-            count(*counted),
-            count(*expected)
+            "its side effect happened {} for {}",
+            plural(*counted as usize, "time"),
+            plural(*expected as usize, "response")
         ),
         Violation::Silence { ms } => {
             format!("the servers' host did not answer for {} s", grouped(ms / 1e3, 1))

@@ -48,8 +48,8 @@ pub enum StoreError {
     },
     /// The store cannot be written.
     #[error(
-        "cannot write the store {path} ({cause}): check its permissions, or name another file \
-         with --store"
+        "cannot write the store {path} ({cause}): check its permissions and whether another \
+         program uses it, or name another file with --store"
     )]
     Unwritable {
         /// The path of the file.

@@ -60,9 +60,9 @@ fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
     let said = said(LOG, "load -n 10 -c1", &server.url()).succeeds();
     let expected: Vec<&str> = ONCE.into_iter().cycle().take(10).collect();
     assert_eq!(lines(&seen), expected);
-    let cause = "line 5 is neither in the Common or Combined Log Format nor a JSON object";
-    said.has(&format!("access.log: hotlap leaves out 1 of 6 lines: {cause}"))
-        .has("leaves out 1 request with other methods than GET and HEAD (POST 1)");
+    let cause = "line 5, which is neither in the Common or Combined Log Format nor a JSON object";
+    said.has(&format!("access.log: hotlap leaves out 1 of 6 lines. The first is {cause}"))
+        .has("leaves out 1 request with methods other than GET and HEAD (POST 1)");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
         (LOG, "load --body x", "cannot be used with"),
         (LOG, "load --replay times -R 5", "leave out --rate"),
         (LOG, "load --replay-speed 5 --replay order", "add --replay times"),
-        (LOG, "load --replay times -n 9", "9 requests, but only 4 have times"),
+        (LOG, "load --replay times -n 9", "9 requests are too many: the recording has times for 4"),
         (LOG, "run --replay times", "works with `hotlap load` only"),
         (LOG, "run --path /x", "cannot be used with"),
         (LOG, "capacity --slo p99<1s --replay times", "`hotlap load` only"),

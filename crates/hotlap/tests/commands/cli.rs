@@ -399,7 +399,7 @@ fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
     for (option, protocol) in [("--http2", "HTTP/2 without TLS"), ("--https", "HTTPS")] {
         let why = format!("it does not speak {protocol}; leave out {option}, or name");
         let said = said(&scene, &format!("run go/net-http 'true x' {option} --dry-run"));
-        let cause = format!("go/net-http: cannot take part, because {why}");
+        let cause = format!("go/net-http: cannot take part: {why}");
         said.succeeds().has(&cause).lacks("ceiling");
     }
     let build = format!("build = [[\"touch\", '{}']]", scene.file("built"));

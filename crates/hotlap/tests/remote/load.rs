@@ -202,9 +202,9 @@ fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
         let words = format!("--no-check -c4 {words} {}", server.url());
         let said = load(&scene, &generators, &words).said();
         if is_invalid {
-            said.fails(4).has("all generators measured together for ");
+            said.fails(4).has("the generators' measurements overlap for ");
         } else {
-            let json = said.measured().lacks("all generators measured together for ").json();
+            let json = said.measured().lacks("the generators' measurements overlap for ").json();
             let each = &json["generators"]["each"];
             assert!(each[0]["before"]["error_ns"].as_u64().unwrap() >= 50_000_000, "{each}");
             let overlap = json["generators"]["overlap"].as_f64().unwrap();

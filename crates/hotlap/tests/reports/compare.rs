@@ -189,7 +189,7 @@ fn a_baseline_is_found_by_its_name() {
     let against = said("compare 5-7 --baseline main --fail-if 'cost +3%'").fails(5);
     against.has("of main (runs 2–4)");
     let none = said("compare --baseline mian").fails(2);
-    none.has("no baseline or file mian (there are main)");
+    none.has("no baseline or file mian (saved so far: main)");
     said("history").has("baseline main · hello: go");
 }
 

@@ -116,7 +116,10 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     assert_eq!(ranks, [("lean", Some(Rank::only(1))), ("rich", Some(Rank::only(2)))]);
     let told = report.warnings.join("\n");
     let said = "rich did not reach the rate: 1,20";
-    assert!(told.contains(said) && told.contains("A lower --rate compares them"), "{told}");
+    assert!(
+        told.contains(said) && told.contains("Use a lower --rate to compare response times"),
+        "{told}"
+    );
     assert!(!told.contains("lean did not"), "{told}");
 }
 

@@ -151,7 +151,7 @@ fn the_heading_says_what_the_run_was() {
     assert!(page_of_failed.contains("<h1>All 3 servers failed: nothing was measured.</h1>"));
     assert_eq!(page_of_failed.matches("out of luck").count(), 3);
     let cut = Scene { interrupted_at: Some(Duration::from_secs(6)), ..many(3) };
-    assert!(page("interrupted", &cut).contains("This run was interrupted. These are its "));
+    assert!(page("interrupted", &cut).contains("This run was interrupted. The figures are from "));
     let layers = page("layers", &Scene { question: Question::Layers, ..many(5) });
     let titles = charts(&layers);
     assert!(titles.contains(&"The layers") && titles.contains(&"What each step costs"));

@@ -148,5 +148,8 @@ fn what_is_left_is_announced() {
         said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers takes about 68 s: ")
     );
     run.stress = vec![stressed("go/net-http")];
-    assert_eq!(said(&scene, &run), "Continuing run 7 after its measurement: stress, about 12 s.");
+    assert_eq!(
+        said(&scene, &run),
+        "Run 7 is measured. Continuing with its stress scenarios, for about 12 s."
+    );
 }

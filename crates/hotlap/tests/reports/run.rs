@@ -240,7 +240,7 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     };
     insta::assert_snapshot!(told(90_000.0), @"
     Note: app, new: with all connections busy, hardly any response takes less than 40 ms, although the server is mostly
-    idle. This is how a response looks that is sent in two writes, with the second held back until the first is
+    idle. A response looks like this if it is sent in two writes, and the second write is held back until the first is
     acknowledged (Nagle's algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. Send the
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
@@ -338,7 +338,10 @@ fn published_figures_stand_beside_what_is_measured() {
     let row = |name: &str| report.tables[0].rows.iter().find(|r| r.name == name).unwrap();
     let node = &row("node/http:cluster").published[0];
     assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.67]");
-    assert_eq!(row("go/net-http").published[0].sentence, "2016: 1×, the others are relative to it");
+    assert_eq!(
+        row("go/net-http").published[0].sentence,
+        "2016: 1× (the other servers are relative to it)"
+    );
     let text = terminal::render(&report, 80, false);
     assert!(text.contains("  Published in 2016: a page\n"), "{text}");
     assert!(
@@ -380,7 +383,8 @@ fn a_bound_is_set_beside_what_was_published() {
     run.laps = hold(&scene, None).run.laps;
     assert_eq!(
         said(&run)[0],
-        "2016: 2.50× of go/net-http · here: not known, the load generator limited both"
+        "2016: 2.50× of go/net-http · here: not known, because the load generator limited both \
+         servers"
     );
 }
 
@@ -452,7 +456,7 @@ fn different_ciphers_are_named() {
     let (weak, strong) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
     assert_eq!(said([strong; 3], &mut kept), "");
     insta::assert_snapshot!(said([weak, strong, strong], &mut kept), @"
-    Note: The servers use different ciphers, which cost differently: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
+    Note: The servers use different ciphers, which do not cost the same: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
     node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same cipher where you can.
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more CPU per request [51, 52].
@@ -466,7 +470,10 @@ fn an_interrupted_run_says_so() {
     kept.run.state = RunState::Interrupted;
     kept.run.laps.truncate(23);
     let text = terminal::render(&Report::of(&kept.run), 80, false);
-    assert!(text.contains("This run was interrupted. These are its 23 laps until then."), "{text}");
+    assert!(
+        text.contains("This run was interrupted. The figures are from 23 laps until then."),
+        "{text}"
+    );
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     * closed loop, at saturation
     p99 is left out (–) where it is known only roughly: a longer --duration helps
 
-    Noise floor (go/net-http against itself): not known, it needs more restarts.
+    Noise floor (go/net-http against itself): not known, because it needs more restarts.
     No request errors. More figures: --details
 
     A verdict needs at least 3 restarts of each server with laps that count, but this run has 2. A

@@ -353,11 +353,11 @@ impl Instance {
             }
             if Instant::now() > until {
                 let cause = format!(
-                    "after {rate:.0} requests/s, a single request still took longer than {} ms, or \
-                     failed",
+                    "after a load of {rate:.0} requests/s, a single request still took longer than \
+                     {} ms, or failed",
                     calm.as_millis()
                 );
-                let remedy = "it does not recover from overload by itself: limit its queue";
+                let remedy = "the server does not recover from overload by itself: limit its queue";
                 return Err(self.failure("recovery", cause, remedy));
             }
         }

@@ -172,7 +172,7 @@ impl Instance {
                 // The next try starts the generator again.
                 Err(Trouble::Generator(_)) if tries < TRIES => tries += 1,
                 Err(Trouble::Generator(why)) => {
-                    let remedy = "see why its generator ends, and repeat the run";
+                    let remedy = "find out why the generator ends, and repeat the run";
                     return Err(self.failure("warm-up", why, remedy));
                 }
             }

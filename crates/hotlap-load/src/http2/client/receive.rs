@@ -309,7 +309,7 @@ const NO_PAD_LENGTH: Fault = Fault::size("a padded frame without the length of i
 #[cold]
 fn check_first(header: &FrameHeader, bytes: &[u8; FRAME_HEADER]) -> Result<(), Fault> {
     if bytes.starts_with(b"HTTP/") {
-        return Err(Fault::protocol("a response of HTTP/1 instead of HTTP/2"));
+        return Err(Fault::protocol("an HTTP/1 response instead of HTTP/2"));
     }
     if header.kind != kind::SETTINGS || header.has(flags::ACK) {
         return Err(Fault::protocol("the first frame is not SETTINGS"));

@@ -53,7 +53,9 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some((line, cause)) = first {
         let (lines, of) = (number::count(*lines), number::plural(*of as usize, "line"));
-        notes.push(format!("{file}: hotlap leaves out {lines} of {of}: line {line} {cause}"));
+        notes.push(format!(
+            "{file}: hotlap leaves out {lines} of {of}. The first is line {line}, which {cause}"
+        ));
     }
     if !methods.is_empty() {
         let all = number::plural(methods.values().sum::<u64>() as usize, "request");
@@ -62,8 +64,8 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
             .map(|(name, count)| format!("{name} {}", number::count(*count)))
             .collect();
         notes.push(format!(
-            "{file}: hotlap leaves out {all} with other methods than GET and HEAD ({}). \
-             --unsafe-methods sends them without bodies",
+            "{file}: hotlap leaves out {all} with methods other than GET and HEAD ({}). With \
+             --unsafe-methods, hotlap sends such requests without bodies",
             by_method.join(", ")
         ));
     }
@@ -80,9 +82,9 @@ mod tests {
         let methods = [("POST".to_owned(), 1_200), ("PUT".to_owned(), 3)].into();
         let left_out = LinesLeftOut { of: 2_034, lines: 17, first: Some((12, cause)), methods };
         let expected = [
-            "a.log: hotlap leaves out 17 of 2,034 lines: line 12 has no request",
-            "a.log: hotlap leaves out 1,203 requests with other methods than GET and HEAD (POST \
-             1,200, PUT 3). --unsafe-methods sends them without bodies",
+            "a.log: hotlap leaves out 17 of 2,034 lines. The first is line 12, which has no request",
+            "a.log: hotlap leaves out 1,203 requests with methods other than GET and HEAD (POST \
+             1,200, PUT 3). With --unsafe-methods, hotlap sends such requests without bodies",
         ];
         assert_eq!(notes(Path::new("a.log"), &left_out), expected);
         assert!(notes(Path::new("a.log"), &LinesLeftOut::default()).is_empty());

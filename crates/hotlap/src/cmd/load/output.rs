@@ -201,7 +201,7 @@ fn by_generator(loaded: &Loaded, width: usize) -> String {
         Column::right("clock", cells(&|own| format!("± {}", time(own.error_ns() as f64 / 1e6)))),
     ]);
     let mut out = table_text(&table, width);
-    out += &format!("  all measured together for {:.1}% of the time\n", overlap * 100.0);
+    out += &format!("  measurements overlap for {:.1}% of the time\n", overlap * 100.0);
     out
 }
 

@@ -165,7 +165,7 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         // A framing header from the user would contradict hotlap's own (RFC 9112 section 6.3).
         if let Some(framing) = FRAMING.iter().find(|own| name.eq_ignore_ascii_case(own)) {
             return usage(format!(
-                "hotlap states the length of a body by itself: leave out the header {framing}"
+                "hotlap states the length of a body itself: leave out the header {framing}"
             ));
         }
         redact::header(name, value);

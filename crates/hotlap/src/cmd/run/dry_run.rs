@@ -74,10 +74,10 @@ fn described(spec: &RunSpec, server: &Server) -> String {
     let meant = spec.servers.iter().find(|meant| meant.name == server.name);
     let start = match (&server.failure, meant.map(|meant| &meant.source)) {
         (Some(failure), _) if spec.install && failure.phase == "toolchain" => {
-            "toolchain to be installed, then built".to_owned()
+            "to be built after its toolchain is installed".to_owned()
         }
         (Some(failure), _) => {
-            format!("cannot take part, because {}; {}", failure.cause, failure.remedy)
+            format!("cannot take part: {}; {}", failure.cause, failure.remedy)
         }
         (None, Some(Source::Catalogue(own, _))) => match own.toolchain.build.as_slice() {
             [] => "no build needed".to_owned(),

@@ -119,7 +119,7 @@ impl RunHosts {
         let programs = find(programs.as_deref()).or_else(|why| {
             usage(format!(
                 "{why}: install it with `apt install postgresql` or `brew install postgresql`, or \
-                 name the folder with its programs by --postgres"
+                 name the folder of its programs with --postgres"
             ))
         })?;
         let cores = match url {
@@ -200,7 +200,11 @@ impl RunHosts {
         let beside = hosts.iter().filter(|host| !is_here(host));
         let beside = beside.filter(|host| boot.as_ref() == Some(&host.description.boot));
         self.cores.notes.extend(beside.map(|host| {
-            format!("{} generates load on the servers' host: both use its cores", host.command)
+            format!(
+                "{} generates load on the servers' host, so it shares the host's cores with \
+                 the servers",
+                host.command
+            )
         }));
         let cores = placements.iter().map(|own| own.cpus.len()).min().unwrap_or(0);
         self.loads.iter_mut().for_each(|load| load.use_cores(cores));

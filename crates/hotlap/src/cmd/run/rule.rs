@@ -175,7 +175,7 @@ impl Rule {
                 let remedy = match times {
                     Some(times) => format!(" About {times} times the --duration would decide it."),
                     None => format!(
-                        " It is so close to the limit that more than {MOST_TIMES} times the \
+                        " The ratio is so close to the limit that more than {MOST_TIMES} times the \
                          --duration would be needed."
                     ),
                 };
@@ -264,8 +264,8 @@ impl Rule {
         };
         if let Some(why) = found.judged.inconclusive() {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is \
-                 inconclusive: {}.",
+                "--fail-if cannot be decided{under}: {server} has {} the {what} of {other}, which \
+                 is inconclusive: {}.",
                 ratio.full(),
                 reason(why)
             ));
@@ -445,8 +445,8 @@ mod tests {
         assert_eq!(code, Exit::Invalid);
         assert_eq!(
             said,
-            "--fail-if cannot be decided under POST /x: 3.00× [2.90, 3.10] the CPU time per request of old for \
-             new is inconclusive: fewer than three restarts."
+            "--fail-if cannot be decided under POST /x: new has 3.00× [2.90, 3.10] the CPU time per \
+             request of old, which is inconclusive: fewer than three restarts."
         );
         assert_eq!(exit(Judged::Worse).0, Exit::Regression);
     }

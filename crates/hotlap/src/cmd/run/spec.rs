@@ -367,8 +367,8 @@ fn scenarios(
     match sends_all && !scenarios.is_empty() {
         false => Ok(scenarios),
         true => usage(
-            "the clients of a stress test send one fixed request, so it cannot use a requests \
-             file: leave out one of the two",
+            "the clients of a stress test send one fixed request: use one request without fields \
+             that vary, or run without stress scenarios",
         ),
     }
 }

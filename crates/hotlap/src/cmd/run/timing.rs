@@ -155,7 +155,10 @@ pub fn announcement(
 ) -> String {
     let takes = stress(&experiment.participants, &run.stress, scenarios).as_secs();
     if let (Some(number), false) = (run.number, run.stress.is_empty()) {
-        return format!("Continuing run {number} after its measurement: stress, about {takes} s.");
+        return format!(
+            "Run {number} is measured. Continuing with its stress scenarios, for about \
+             {takes} s."
+        );
     }
     let named = |e: &&Participant| is_named(e) && !is_out(run, e);
     let count = experiment.participants.iter().filter(named).count();
@@ -177,7 +180,7 @@ pub fn announcement(
         start_s + rest_s
     );
     if let Explain::After(time) = experiment.explain {
-        words += &format!("; then explaining for about {} s", time.as_secs());
+        words += &format!("; then explaining the differences for about {} s", time.as_secs());
     }
     if takes > 0 {
         words += &format!("; then stress for about {takes} s");

@@ -180,11 +180,11 @@ fn sentence(claims: &[Claim]) -> String {
     match (count(Word::Off), count(Word::Disturbed)) {
         (0, 0) => format!("All {all} figures are right."),
         (0, disturbed) => format!(
-            "{disturbed} of {all} figures were disturbed by something else on these cores: they \
-             are right in the\n  quietest lap, or a bare client finds the same."
+            "Something else on these cores disturbed {disturbed} of {all} figures, which are right \
+             in the\n  quietest lap, or agree with a bare client."
         ),
         (off, _) => format!(
-            "{off} of {all} figures are off: do not rely on such figures here until you know why."
+            "Off: {off} of {all} figures. Do not rely on such figures here until you know why."
         ),
     }
 }
@@ -246,8 +246,8 @@ mod tests {
         fixed:10000  p99            10.1 ms  10.0 ms   ± 100 µs  right
         erring:100   wrong answers    1,234    1,234        ± 2  right
 
-        1 of 4 figures were disturbed by something else on these cores: they are right in the
-        quietest lap, or a bare client finds the same.
+        Something else on these cores disturbed 1 of 4 figures, which are right in the
+        quietest lap, or agree with a bare client.
         ");
         let alone = table(&claims()[..1]);
         assert!(alone.ends_with("\n  All 1 figures are right.\n"), "{alone}");
@@ -258,7 +258,7 @@ mod tests {
         let off = Claim::time("fixed:0", "p50", 90.0, 10.0);
         assert_eq!(
             sentence(&[off]),
-            "1 of 1 figures are off: do not rely on such figures here until you know why."
+            "Off: 1 of 1 figures. Do not rely on such figures here until you know why."
         );
     }
 }

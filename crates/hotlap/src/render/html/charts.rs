@@ -296,7 +296,8 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let room = (high - low).max(0.1) * 0.08;
     Chart {
         title: "What each step costs".to_owned(),
-        note: "Compared with the step below. Left of the line, it costs less than that.".to_owned(),
+        note: "Each step is compared with the step below it. Left of the line, a step costs less."
+            .to_owned(),
         x: Axis::between(
             "µs of CPU per request",
             (if low < 0.0 { low - room } else { 0.0 }, high + room),
@@ -350,7 +351,9 @@ pub fn percentiles<'a>(
         .collect();
     let tail = extent(&series).fold(10.0, f64::max);
     let y = Axis::over("", millis, heights(&series));
-    let at = rates.first().map(|r| format!(" At {r} requests/s, from the moment each was due."));
+    let at = rates
+        .first()
+        .map(|r| format!(" At {r} requests/s, times count from when each request was due."));
     let mut note =
         "Share of requests that took no longer. A curve ends where there are too few samples."
             .to_owned();

@@ -39,7 +39,7 @@ pub fn requests(
         if args.ask.replay.replay == Some(ReplayMode::Times) {
             return usage(
                 "--replay times works with `hotlap load` only: a run measures each server at its \
-                 highest rate and at a common one",
+                 highest rate and at a common rate",
             );
         }
         let headers = headers(&args.ask.headers)?;
@@ -52,7 +52,8 @@ pub fn requests(
     let (server, requests) = from_file(file, None, &common)?;
     if server.is_some() {
         return usage(format!(
-            "{} names a server: `hotlap run` sends its requests to each server, so write paths",
+            "{} names a server: `hotlap run` sends its requests to each server, so write paths \
+             instead of URLs",
             file.display()
         ));
     }

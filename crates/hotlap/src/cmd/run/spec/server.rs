@@ -157,7 +157,7 @@ pub fn unknown(error: &CatalogueError) -> String {
         return format!("no such file: {name}");
     }
     let meant = did_you_mean(nearest);
-    let meant = meant.unwrap_or_else(|| "`hotlap list` shows what there is".to_owned());
+    let meant = meant.unwrap_or_else(|| "`hotlap list` shows the catalogue".to_owned());
     format!(
         "{name} is not in the catalogue ({meant}). For a command, write its path (./{name}), or quote \
          it with its arguments ('{name} --port $PORT')"
