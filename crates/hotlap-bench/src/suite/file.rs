@@ -228,24 +228,12 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
         return Err((cpus.span(), "a server needs at least one core".to_owned()));
     }
-    if let (Some(path), true) = (&keys.requests_file, keys.request.is_some()) {
-        let what = "requests_file and [request] exclude each other: put all requests into the file";
-        return Err((path.span(), what.to_owned()));
-    }
-    if let (Some(path), true) =
-        (&keys.access_log, keys.request.is_some() || keys.requests_file.is_some())
-    {
-        let what = "access_log takes the place of requests_file and [request]: leave them out";
-        return Err((path.span(), what.to_owned()));
-    }
+    one_source_of_requests(&keys)?;
     if let Some(question) = &keys.question
         && (*question.get_ref() == Question::Capacity) != keys.slo.is_some()
     {
         let what = match keys.slo.is_some() {
-            true => {
-                "slo works only with the question \"capacity\": leave out slo, or ask this \
-                 question"
-            }
+            true => "slo works only with the question \"capacity\": leave out one of them",
             false => "the question \"capacity\" needs goals: add slo = \"p99<10ms\"",
         };
         return Err((question.span(), what.to_owned()));
@@ -289,6 +277,21 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         published,
         absent: keys.absent,
     })
+}
+
+/// Checks that at most one key says what to request.
+fn one_source_of_requests(keys: &Keys) -> Result<(), Complaint> {
+    if let (Some(path), true) = (&keys.requests_file, keys.request.is_some()) {
+        let what = "requests_file and [request] exclude each other: put all requests into the file";
+        return Err((path.span(), what.to_owned()));
+    }
+    if let (Some(path), true) =
+        (&keys.access_log, keys.request.is_some() || keys.requests_file.is_some())
+    {
+        let what = "access_log takes the place of requests_file and [request]: leave them out";
+        return Err((path.span(), what.to_owned()));
+    }
+    Ok(())
 }
 
 fn contracts(keys: &Keys) -> Result<Vec<contract::Name>, Complaint> {

@@ -218,8 +218,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             let remedy = failures.most().map_or("", remedy);
             format!(
                 "Failed requests do not count towards requests/s, but their CPU time counts \
-                 towards CPU per request. {FAILED_LATENCY} \
-                 {remedy}"
+                 towards CPU per request. {FAILED_LATENCY} {remedy}"
             )
         }
         ServerWarning::Goaways { .. } => "Look for a limit on streams or on requests per \
