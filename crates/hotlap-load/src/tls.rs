@@ -330,7 +330,8 @@ fn refusal(alert: AlertDescription) -> String {
         }
         AlertDescription::ProtocolVersion => "the server supports neither TLS 1.2 nor 1.3",
         AlertDescription::HandshakeFailure => {
-            "the server accepts none of the offered cipher suites (--ciphers)"
+            "the server refused the handshake. Possibly it accepts none of the cipher suites that \
+             hotlap offered (--ciphers), or requires a client certificate (--cert and --key)"
         }
         AlertDescription::UnrecognisedName => {
             "the server has no certificate for this name: give another name with --sni"
@@ -365,7 +366,7 @@ fn certificate(wrong: &CertificateError) -> String {
             "no trusted authority issued it: pass the certificate of its authority with --cacert"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name: give that name with --sni"
+            "it is for another name, which --sni can give"
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "it is not for servers"

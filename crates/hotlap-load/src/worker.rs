@@ -369,8 +369,8 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// Ends the load, or reports that it is paused. All permitted requests have a response or have
-    /// failed.
+    /// Ends the load, or reports that it is paused. Called once every permitted request has a
+    /// response or has failed.
     #[cold]
     fn requests_done(&mut self) {
         if !self.shared.is_held() {

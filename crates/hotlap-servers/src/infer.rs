@@ -303,7 +303,7 @@ fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> Stri
             format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
-            "{name}: got {}, so the server was not ready in time. --start-timeout allows more time",
+            "{name}: got {}, so the server is not ready. Try again once it is",
             described(answer)
         ),
         (Some(answer), _) => format!(

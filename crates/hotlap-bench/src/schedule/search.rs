@@ -41,7 +41,8 @@ const FIRST: f64 = 0.5;
 /// A server that still misses a goal at this share of the first rate meets it at no rate.
 const LOWEST: f64 = 0.01;
 
-/// The time for holding a server is the server's share of the budget divided by this number.
+/// A server is held for its share of the budget divided by this number, within the limits of
+/// [`HELD`].
 const HOLDING: u32 = 3;
 
 /// The factor by which a server's rate is lowered if the server misses a goal while it is held, and

@@ -183,7 +183,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     let (own, roots) = (number("own"), number("roots"));
     let states = [state(own), state(roots)];
     std::fs::write(path.join("seen"), "").unwrap();
-    // Only root may end this process, and the supervisor waits for its end.
+    // Only root may kill this process, and the supervisor waits until it has exited.
     kill_process(pid(roots), Signal::KILL).unwrap();
     hotlap.0.wait().unwrap();
     let result = std::fs::read_to_string(path.join("result")).unwrap();

@@ -192,7 +192,9 @@ fn amount(words: &str) -> Option<u64> {
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The command could not be started.
-    #[error("{command}: {source}. Run it by hand, as a user who may install packages")]
+    #[error(
+        "could not start {command}: {source}. Install the packages yourself, as a user who may do so"
+    )]
     Start {
         /// The command.
         command: String,

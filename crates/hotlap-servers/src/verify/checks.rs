@@ -384,9 +384,9 @@ impl<'a> Bench<'a> {
     /// be checked.
     fn survival(&mut self) {
         let trials: [(&str, &str, Trial<'a>); 3] = [
-            ("garbage", "responds after a client that sent garbage", Bench::after_garbage),
-            ("reset", "responds after a client that reset the connection", Bench::after_reset),
-            ("gone halfway", "responds after a client that left mid-request", Bench::after_half),
+            ("garbage", "still responds after a client sends garbage", Bench::after_garbage),
+            ("reset", "still responds after a client resets the connection", Bench::after_reset),
+            ("gone halfway", "still responds after a client leaves mid-request", Bench::after_half),
         ];
         for (name, expected, trial) in trials {
             let outcome = trial(self);

@@ -27,8 +27,8 @@ pub fn run() -> anyhow::Result<Exit> {
     match ending {
         Ending::Closed | Ending::Silent => Ok(Exit::Ok),
         Ending::Mismatch => anyhow::bail!(
-            "the other end of standard input is not a hotlap of this version: install the same \
-             version of hotlap on all hosts"
+            "the program at the other end of standard input is not this version of hotlap: install \
+             the same version on all hosts"
         ),
     }
 }

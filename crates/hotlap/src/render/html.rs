@@ -340,7 +340,7 @@ fn explanations(report: &Report) -> Html {
     report.explanations.iter().map(|found| explanation(found, is_headline)).collect()
 }
 
-/// Renders the figures of each request. Empty if the load sends only one request.
+/// Renders the figures of each request. Empty if the load has only one kind of request.
 fn requests(load: &LoadResults, palette: &Palette) -> Html {
     if load.by_request.is_empty() {
         return Html::default();

@@ -66,6 +66,7 @@ fn what_makes_no_sense_says_what_does() {
         // Servers of the catalogue would ignore these options.
         ("run go/net-http --path /x", "--path applies to commands and URLs"),
         ("run go/net-http -H 'a: b'", "--header applies to commands and URLs"),
+        ("run --shell http://127.0.0.1:9", "--shell applies to commands, but no command is named"),
         ("run go/net-http --shell", "--shell applies to commands"),
         ("run go/net-http --fail-if 'cost +3%'", "needs at least two servers"),
         ("run go/net-htp", "go/net-http"),

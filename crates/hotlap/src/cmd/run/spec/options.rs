@@ -137,13 +137,16 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
         ("--expect-status", ask.expect_status.is_some() && none),
         ("--expect-body", ask.expect_body.is_some() && none),
         ("--access-log", ask.access_log.is_some() && none),
-        ("--shell", args.common.start.shell && !commands),
     ];
     refuse(&options, |option| {
         format!(
-            "{option} applies to commands and URLs, but only built-in servers are named, whose \
+            "{option} applies to commands and URLs, but only built-in servers are named. A \
              contract defines their requests (--contract NAME)"
         )
+    })?;
+    let shell = [("--shell", args.common.start.shell && !commands)];
+    refuse(&shell, |_| {
+        "--shell applies to commands, but no command is named: leave it out".to_owned()
     })
 }
 
