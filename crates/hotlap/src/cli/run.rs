@@ -274,6 +274,9 @@ pub struct ShapeArgs {
 pub struct Schedule {
     /// Total measuring time (default: that of the suite, else a minute for up to two servers, and
     /// 25 s for each further one; more if that is too little for a verdict)
+    ///
+    /// If starts take longer than expected, measuring takes up to half more, to complete the three
+    /// restarts that a verdict needs.
     #[arg(short, long, value_name = "TIME")]
     #[arg(value_parser = quantity::span)]
     pub duration: Option<Duration>,
