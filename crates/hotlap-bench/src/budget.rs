@@ -217,7 +217,12 @@ impl Budget {
         let another_restart = match (self.experiment.restarts, self.experiment.rounds) {
             (Some(restarts), _) => begun < restarts,
             (None, Some(rounds)) => self.fits(elapsed, rounds),
-            (None, None) => self.planned_restarts(&had, self.total.saturating_sub(elapsed)) > 0,
+            (None, None) => {
+                let left = self.total.saturating_sub(elapsed);
+                let (further, more) = self.planned_restarts(&had, left);
+                self.total += more;
+                further > 0
+            }
         };
         if another_restart {
             self.had = had;
@@ -240,12 +245,12 @@ impl Budget {
         let began = elapsed.saturating_sub(first_round + self.paced_takes(restart));
         let start = self.start_takes();
         let left = self.total.saturating_sub(began) + start;
-        let restarts = match self.experiment.restarts {
-            Some(restarts) => restarts.saturating_sub(restart),
-            None => self.planned_restarts(&self.had.clone(), left),
+        let (restarts, more) = match self.experiment.restarts {
+            Some(restarts) => (restarts.saturating_sub(restart), Duration::ZERO),
+            None => self.planned_restarts(&self.had, left),
         };
-        // The budget may have grown.
-        let left = self.total.saturating_sub(began) + start;
+        self.total += more;
+        let left = left + more;
         // A first round may have changed the estimate for the other rounds, so the total is a limit
         // too.
         let until = began + (left / restarts.max(1)).saturating_sub(start);
@@ -254,27 +259,24 @@ impl Budget {
         until
     }
 
-    /// The number of restarts for the rest of the budget. If starts or rounds take longer than
-    /// expected and the run would therefore miss its verdict, the budget grows. At most half of the
-    /// user's budget is added.
-    fn planned_restarts(&mut self, had: &[u32], left: Duration) -> u32 {
+    /// The number of restarts for the rest of the budget, and what to add to the budget for them.
+    /// Time is added only if starts or rounds take longer than expected, so that the run would miss
+    /// its verdict. At most half of the user's budget is added in all.
+    fn planned_restarts(&self, had: &[u32], left: Duration) -> (u32, Duration) {
         let planned = self.further_restarts(had, left);
-        let missing = had.len() as u32..MIN_RESTARTS;
-        if planned > 0 || missing.is_empty() || !self.promises_verdict || !self.needs_verdict() {
-            return planned;
+        let begun = had.len() as u32;
+        let missing = MIN_RESTARTS.saturating_sub(begun);
+        if planned > 0 || missing == 0 || !self.promises_verdict || !self.needs_verdict() {
+            return (planned, Duration::ZERO);
         }
-        let paced = self.paced_takes(had.len() as u32);
-        let lacks = |rounds| {
-            let each = self.start_takes() + self.rounds_take(rounds) + paced;
-            (each * missing.len() as u32).saturating_sub(left)
-        };
+        let each =
+            self.start_takes() + self.rounds_take(self.useful_rounds()) + self.paced_takes(begun);
         let most = (self.experiment.budget * 3 / 2).saturating_sub(self.total);
-        let more = lacks(self.useful_rounds()).min(most);
-        let planned = self.further_restarts(had, left + more);
-        if planned > 0 {
-            self.total += more;
+        let more = (each * missing).saturating_sub(left).min(most);
+        match self.further_restarts(had, left + more) {
+            0 => (0, Duration::ZERO),
+            planned => (planned, more),
         }
-        planned
     }
 
     fn further_restarts(&self, had: &[u32], left: Duration) -> u32 {

@@ -36,7 +36,8 @@ pub enum CatalogueError {
         why: String,
     },
     /// No server has this name.
-    #[error("no server {name:?} in the catalogue{}", meant(nearest))]
+    #[error("no server {name:?} in the catalogue{} {}", if nearest.is_empty() { ';' } else { ':' },
+            meant(nearest))]
     Unknown {
         /// The name as typed.
         name: String,
@@ -48,11 +49,10 @@ pub enum CatalogueError {
     Broken(#[from] ManifestError),
 }
 
-fn meant(nearest: &[String]) -> String {
-    did_you_mean(nearest).map_or_else(
-        || "; `hotlap list` shows all servers".to_owned(),
-        |question| format!(": {question} `hotlap list` shows all servers"),
-    )
+/// Says which servers a name may mean, and how to see all servers.
+pub fn meant(nearest: &[String]) -> String {
+    let question = did_you_mean(nearest).map_or_else(String::new, |question| question + " ");
+    question + "`hotlap list` shows all servers"
 }
 
 /// Returns a question: `did you mean a, b or c?`. Returns `None` if `nearest` is empty.
@@ -238,8 +238,8 @@ variants.fast = {}
         let words = |name: &str| catalogue.select(name).unwrap_err().to_string();
         assert_eq!(
             words("go/net-htpp"),
-            "no server \"go/net-htpp\" in the catalogue: did you mean go/net-http? `hotlap list` shows all \
-             servers"
+            "no server \"go/net-htpp\" in the catalogue: did you mean go/net-http? `hotlap list` \
+             shows all servers"
         );
         assert_eq!(
             words("hyper"),

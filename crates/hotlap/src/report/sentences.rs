@@ -218,10 +218,7 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
         (None, Some(cost)) => {
             let cost = format!("{server}: {}", cpu(&cost, Some(other)));
             match (against.found[Measure::Rate], against.limited) {
-                (None, Some(Limited::Both)) => format!("{cost}."),
-                (None, Some(limited)) => {
-                    format!("{cost}; {}.", bound(server, other, limited))
-                }
+                (None, Some(limited)) => format!("{cost}{}.", bound(server, other, limited)),
                 (None, None) => format!("{cost}; throughput: not known."),
                 (Some(found), _) => format!("{cost}; {}.", known("throughput", found)),
             }
@@ -272,33 +269,28 @@ fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     }
 }
 
-/// States what is known about throughput if the generator limits one or both of two servers.
-/// [`limited`] states once for the table that the generator limits both.
+/// States what is known about throughput if the generator limits one of two servers, as the last
+/// clause of a sentence. Empty if the generator limits both, which [`limited`] states once for the
+/// table.
 fn bound(server: &str, other: &str, limited: Limited) -> String {
     let figure = |value: f64| ratio(&exactly(value)).text;
     match limited {
         Limited::Server(Some(effect)) => {
-            format!(
-                "throughput at least {}, limited by the load generator",
-                figure(effect.ratio.low)
-            )
+            let least = figure(effect.ratio.low);
+            format!("; throughput at least {least}, limited by the load generator")
         }
         Limited::Other(Some(effect)) => {
-            format!(
-                "throughput at most {}, as the load generator limits {other}",
-                figure(effect.ratio.high)
-            )
+            let most = figure(effect.ratio.high);
+            format!("; throughput at most {most}, as the load generator limits {other}")
         }
-        Limited::Server(None) => {
-            format!("throughput not known, because the load generator limits {server}")
-        }
-        Limited::Other(None) => {
-            format!("throughput not known, because the load generator limits {other}")
-        }
-        Limited::Both => {
-            "throughput not known, because the load generator limits both servers".to_owned()
-        }
+        Limited::Server(None) => unknown(server),
+        Limited::Other(None) => unknown(other),
+        Limited::Both => String::new(),
     }
+}
+
+fn unknown(limited: &str) -> String {
+    format!("; throughput not known, because the load generator limits {limited}")
 }
 
 /// States what is known without a difference: `throughput equal within ±2% (1.01× [0.99, 1.02])`.
@@ -325,11 +317,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     .into_iter()
     .flatten()
     .collect();
-    // The reason why throughput is unknown, unless a sentence for the whole table states it.
-    let bound = match against.limited {
-        None | Some(Limited::Both) => String::new(),
-        Some(limited) => format!("; {}", bound(server, other, limited)),
-    };
+    let bound = against.limited.map(|limited| bound(server, other, limited)).unwrap_or_default();
     let pair = format!("{server} and {other}");
     match (clauses.is_empty(), against.limited) {
         (true, None) => format!("{pair}: not compared, because too few laps count."),

@@ -200,7 +200,7 @@ impl MeasureVerdict {
 
 /// A noise floor above this share needs a remedy.
 const NOISY: f64 = 0.1;
-const NOISE_REMEDY: &str = " The server is measured again in a quarter of the rounds, so other \
+const NOISE_REMEDY: &str = " The server is measured again in fewer rounds, so other \
      intervals can be narrower. Repeat the run on a quieter machine, or with a longer --duration.";
 
 /// The difference between the reference and the A/A control.

@@ -225,8 +225,8 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              connection in its configuration, and for the cause in its log."
             .to_owned(),
         ServerWarning::Silent(_) => "The result includes those rounds: requests/s in such a \
-                                     restart are all responses ÷ all of the time. Look for what \
-                                     made the server wait, for instance in its log."
+             restart are all responses ÷ all of the time. Look for what made the server wait, for \
+             instance in its log."
             .to_owned(),
         ServerWarning::Behind { .. } => {
             format!("{QUEUE_GREW} Use a lower --rate to compare response times.")

@@ -69,7 +69,7 @@ fn what_makes_no_sense_says_what_does() {
         ("run --shell http://127.0.0.1:9", "--shell applies to commands, but no command is named"),
         ("run go/net-http --shell", "--shell applies to commands"),
         ("run go/net-http --fail-if 'cost +3%'", "needs at least two servers"),
-        ("run go/net-htp", "go/net-http"),
+        ("run go/net-htp", "did you mean go/net-http? `hotlap list` shows all servers"),
         ("run no-such-server", "no-such-server is not in the catalogue"),
         ("run no-such-server", "write its path (./no-such-server), or quote it"),
         ("run ./no-such-server", "no such file: ./no-such-server"),

@@ -8,7 +8,7 @@ use hotlap_bench::suite::Suite;
 use hotlap_load::plan::Endpoint;
 use hotlap_load::url::is_address;
 use hotlap_servers::build::on_path;
-use hotlap_servers::catalogue::{self, Catalogue, CatalogueError, did_you_mean};
+use hotlap_servers::catalogue::{self, Catalogue, CatalogueError, meant};
 use hotlap_servers::contract::{self, Ask, Name, Requests};
 use hotlap_servers::launch::Launch;
 
@@ -156,8 +156,7 @@ pub fn unknown(error: &CatalogueError) -> String {
     if name.starts_with(['/', '.', '~']) {
         return format!("no such file: {name}");
     }
-    let meant = did_you_mean(nearest);
-    let meant = meant.unwrap_or_else(|| "`hotlap list` shows the catalogue".to_owned());
+    let meant = meant(nearest);
     format!(
         "{name} is not in the catalogue ({meant}). For a command, write its path (./{name}), or quote \
          it with its arguments ('{name} --port $PORT')"
