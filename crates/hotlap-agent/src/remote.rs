@@ -502,8 +502,9 @@ impl RunningServer for RemoteServer {
         let now = Instant::now();
         let offset = self.line.offset();
         let silence = self.line.channel.silence().saturating_sub(self.delay() * ROUND_TRIPS);
-        let Some(SampledThere { at_ns, cpu_ns }) = report else {
-            return Sample { requests: after.1, at: now, cpu_ns: None, database_ns: None, silence };
+        let Some(SampledThere { at_ns, cpu_ns, gauged }) = report else {
+            let (requests, at) = (after.1, now);
+            return Sample { silence, ..Sample::of(requests, at) };
         };
         let mut moment = offset.to_local(at_ns);
         if moment < before.0 || moment > after.0 {
@@ -516,7 +517,7 @@ impl RunningServer for RemoteServer {
         let age = Duration::from_nanos(after.0.saturating_sub(moment));
         let at = now.checked_sub(age).unwrap_or(now);
         let requests = requests_at(moment, before, after);
-        Sample { requests, at, cpu_ns, database_ns: None, silence }
+        Sample { cpu_ns, gauged, silence, ..Sample::of(requests, at) }
     }
 
     fn switches(&mut self) -> Option<Switches> {
@@ -580,6 +581,8 @@ impl Drop for RemoteServer {
 mod tests {
     use std::io::pipe;
 
+    use hotlap_observe::Gauged;
+
     use super::*;
     use crate::message::{AgentService, Answer, report};
     use crate::serve::serve;
@@ -591,7 +594,11 @@ mod tests {
 
     impl AgentService for Ahead {
         fn carry_out(&mut self, _: &serde_json::value::RawValue) -> Answer {
-            report::<TakeSample>(SampledThere { at_ns: self.0.now_ns(), cpu_ns: Some(7) })
+            report::<TakeSample>(SampledThere {
+                at_ns: self.0.now_ns(),
+                cpu_ns: Some(7),
+                gauged: Some(Gauged { calls: 8, ns: 900 }),
+            })
         }
     }
 
@@ -616,6 +623,7 @@ mod tests {
             let sample = server.sample(&|| 5);
             let took = began.elapsed();
             assert_eq!((sample.requests, sample.cpu_ns), (5, Some(7)));
+            assert_eq!(sample.gauged, Some(Gauged { calls: 8, ns: 900 }));
             assert!(sample.at >= began && sample.at <= began + took, "{sample:?}");
             let off = server.line.offset().ns.abs_diff(AHEAD_NS);
             assert!(off <= known.error_ns.max(took.as_nanos() as u64), "{off} ns");

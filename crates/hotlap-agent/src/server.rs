@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::{
-    Compiler, HardwareCounts, Instrument, Memory, Observation, ObserveError, Switches,
+    Compiler, Gauged, HardwareCounts, Instrument, Memory, Observation, ObserveError, Switches,
 };
 use hotlap_servers::build::{BuildError, BuildEvent, Builder, Built, Unready, probe_all};
 use hotlap_servers::catalogue::{Catalogue, CatalogueServer};
@@ -119,11 +119,12 @@ pub enum News<T> {
     Ended(T),
 }
 
-/// CPU time, and the time on the agent's clock at which it was read.
+/// CPU time and the gauge, and the time on the agent's clock at which it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledThere {
     pub(crate) at_ns: u64,
     pub(crate) cpu_ns: Option<u64>,
+    pub(crate) gauged: Option<Gauged>,
 }
 
 /// A description of an agent's machine.
@@ -339,7 +340,7 @@ impl ServerService {
         let sample = self.server(id)?.sample(&|| 0);
         let age = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(0);
         let at_ns = self.clock.now_ns().saturating_sub(age);
-        Ok(SampledThere { at_ns, cpu_ns: sample.cpu_ns })
+        Ok(SampledThere { at_ns, cpu_ns: sample.cpu_ns, gauged: sample.gauged })
     }
 }
 

@@ -342,14 +342,7 @@ fn requests_are_counted_at_a_moment_between_readings() {
     running.open_window(Duration::ZERO, Duration::from_millis(20));
     std::thread::sleep(Duration::from_millis(20));
     let answered = |running: &dyn RunningLoad| {
-        let silence = Duration::ZERO;
-        let take = |_: &dyn Fn() -> u64| Sample {
-            requests: 0,
-            at: Instant::now(),
-            cpu_ns: None,
-            database_ns: None,
-            silence,
-        };
+        let take = |_: &dyn Fn() -> u64| Sample::of(0, Instant::now());
         running.sample(&mut { take }).requests
     };
     let under_way = answered(&*running);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
 use hotlap_load::{Failure, Outcome};
-use hotlap_observe::{HardwareCounts, Memory, Observation};
+use hotlap_observe::{Gauged, HardwareCounts, Memory, Observation};
 use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,9 @@ pub struct Usage {
     /// CPU time of the run's database, in nanoseconds. `None` without a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_ns: Option<u64>,
+    /// What a gauge timed on the server's cores between the two samples. `None` without a gauge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gauged: Option<Gauged>,
     /// Voluntary context switches. `None` if unknown.
     pub switches: Option<u64>,
     /// Involuntary context switches. `None` if unknown.
@@ -224,12 +227,6 @@ impl Usage {
     /// CPU time of the database per request, in nanoseconds. `None` without a database.
     pub fn database_share(&self) -> Option<Share> {
         Some(Share { amount: self.database_ns? as f64, of: self.requests as f64 })
-    }
-
-    /// CPU time of server and database per request, in nanoseconds. `None` without a database.
-    pub fn total_share(&self) -> Option<Share> {
-        let both = self.cpu_ns?.saturating_add(self.database_ns?);
-        Some(Share { amount: both as f64, of: self.requests as f64 })
     }
 }
 

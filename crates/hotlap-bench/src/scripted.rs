@@ -178,7 +178,6 @@ impl Scripted {
             wall_ns: outcome.window_ns,
             requests,
             cpu_ns: Some((script.cost_ns * costlier * requests as f64) as u64),
-            database_ns: None,
             switches: Some(requests / 10),
             preemptions: Some(0),
             memory: Memory {
@@ -187,6 +186,7 @@ impl Scripted {
                 ..Memory::default()
             },
             slices: Some(self.slices),
+            ..Usage::default()
         };
         let mut lap = Lap::new((participant, load), kind, at_ms, outcome, Some(usage));
         lap.failed = validity::judge(&lap, &self.loads[load]);

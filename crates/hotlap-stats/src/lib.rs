@@ -12,6 +12,7 @@
 //!    [`SteadyState`] of the server so far, and finally the [`Class`] of the warm-up.
 //! 3. **One server.** A [`Reading`] holds the result of a server in one round. [`level`] turns the
 //!    totals of all restarts into an [`Estimate`] with a confidence interval.
+//!    Before, [`CoreSpeed`] removes what a core that was fast or slow did to the laps.
 //! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into
 //!    an [`Effect`], which is a ratio with its interval and p-value. Levels and effects come from a
 //!    [`Mean`], as do figures of stored runs and of the causes of a difference.
@@ -30,6 +31,7 @@
 mod capacity;
 mod change_points;
 mod compare;
+mod core_speed;
 mod estimate;
 mod histogram;
 mod reading;
@@ -43,6 +45,7 @@ mod verdict;
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use change_points::change_points;
 pub use compare::{Effect, Mean, NodeSpread, by_node, effect, level};
+pub use core_speed::{CoreSpeed, GaugedLap};
 pub use estimate::{Estimate, mad, median, proportion};
 pub use histogram::{Histogram, interval_log};
 pub use reading::{

@@ -9,6 +9,7 @@
 //! - `explain` finds what explains a difference in cost.
 //! - `warnings` finds what may be wrong with the figures.
 //! - `bias` finds the slice bias, and servers that were not steady.
+//! - `speed` removes what the speed of the cores did to the figures.
 //! - `runs` compares stored runs with one another.
 
 pub mod bias;
@@ -19,6 +20,7 @@ pub mod latency;
 mod load;
 mod measured;
 pub mod runs;
+mod speed;
 pub mod suites;
 pub mod warnings;
 

@@ -13,8 +13,7 @@ use hotlap_agent::{LoadError, LoadHost, RunningLoad, ValuesUsed};
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_load::{Failure, Outcome};
-use hotlap_observe::Compiler;
-use hotlap_observe::{Memory, Switches};
+use hotlap_observe::{Compiler, Gauged, Memory, Switches};
 use hotlap_servers::contract::Response;
 use hotlap_servers::database::DatabaseWork;
 use hotlap_servers::infer;
@@ -274,6 +273,8 @@ pub(super) struct Between {
     pub cpu_ns: Option<u64>,
     /// CPU time of the run's database. `None` without a database.
     pub database_ns: Option<u64>,
+    /// What the gauge of the server's cores timed. `None` without a gauge.
+    pub gauged: Option<Gauged>,
     pub slices: u32,
     /// The longest silence of the server's host.
     pub silence: Duration,
@@ -289,6 +290,7 @@ impl Between {
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             cpu_ns: spent(|sample| sample.cpu_ns),
             database_ns: spent(|sample| sample.database_ns),
+            gauged: after.gauged.zip(before.gauged).map(|(after, before)| after.since(before)),
             slices: 1,
             silence: before.silence.max(after.silence),
         }
@@ -300,6 +302,7 @@ impl Between {
         let sum = |own: Option<u64>, more: Option<u64>| Some(own? + more?);
         self.cpu_ns = sum(self.cpu_ns, other.cpu_ns);
         self.database_ns = sum(self.database_ns, other.database_ns);
+        self.gauged = self.gauged.zip(other.gauged).map(|(own, more)| own.and(more));
         self.slices += other.slices;
         self.silence = self.silence.max(other.silence);
     }
@@ -360,10 +363,7 @@ impl Instance {
     fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
         session.sample(&mut |answered| match &mut self.server {
             Some(server) => server.sample(answered),
-            None => {
-                let (requests, at) = (answered(), Instant::now());
-                Sample { requests, at, cpu_ns: None, database_ns: None, silence: Duration::ZERO }
-            }
+            None => Sample::of(answered(), Instant::now()),
         })
     }
 
@@ -465,6 +465,7 @@ impl Instance {
             // A server that responded used some CPU time, so 0 means that its clock cannot be read.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
             database_ns: between.database_ns,
+            gauged: between.gauged,
             switches: counted(|switches| switches.voluntary),
             preemptions: counted(|switches| switches.involuntary),
             memory,

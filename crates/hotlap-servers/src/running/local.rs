@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use hotlap_observe::cpus::{ClockFlush, move_threads};
 use hotlap_observe::{
-    Compiler, Compilers, Counters, HardwareCounts, Instrument, Memory, Observation, ObserveError,
-    Observer, Owner, Sampler, Switches, processes,
+    Compiler, Compilers, Counters, Gauge, HardwareCounts, Instrument, Memory, Observation,
+    ObserveError, Observer, Owner, Sampler, Switches, processes,
 };
 
 use hotlap_load::plan::{Request, Target};
@@ -72,6 +72,8 @@ pub struct LocalServer {
     pub(crate) all: Vec<usize>,
     pub(crate) is_spread: bool,
     pub(crate) compilers: Compilers,
+    /// The gauge of the server's own cores. `None` if the server is not pinned.
+    pub(crate) gauge: Option<Arc<Gauge>>,
 }
 
 impl LocalServer {
@@ -198,7 +200,9 @@ impl RunningServer for LocalServer {
             let at = Instant::now();
             tries += 1;
             if at - began < TOGETHER || tries == MOST_READINGS {
-                return Sample { requests, at, cpu_ns, database_ns, silence: Duration::ZERO };
+                let gauged = self.gauge.as_ref().map(|gauge| gauge.read());
+                let silence = Duration::ZERO;
+                return Sample { requests, at, cpu_ns, database_ns, gauged, silence };
             }
         }
     }

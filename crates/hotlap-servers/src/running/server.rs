@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_observe::{
-    Compiler, HardwareCounts, Instrument, Memory, Observation, ObserveError, Switches,
+    Compiler, Gauged, HardwareCounts, Instrument, Memory, Observation, ObserveError, Switches,
 };
 use serde::{Deserialize, Serialize};
 
@@ -107,9 +107,19 @@ pub struct Sample {
     pub cpu_ns: Option<u64>,
     /// The CPU time of the server's database in nanoseconds. `None` if no database is known.
     pub database_ns: Option<u64>,
+    /// What the gauge of the server's cores has timed so far. `None` without a gauge.
+    pub gauged: Option<Gauged>,
     /// The longest time that a message from the server's host has been overdue since the previous
     /// sample. The usual network delay is not included. Zero on this machine.
     pub silence: Duration,
+}
+
+impl Sample {
+    /// Returns a sample of which only the load is known.
+    pub fn of(requests: u64, at: Instant) -> Self {
+        let (cpu_ns, database_ns, gauged) = (None, None, None);
+        Self { requests, at, cpu_ns, database_ns, gauged, silence: Duration::ZERO }
+    }
 }
 
 /// The state of a server.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_observe::{Counters, Observer, Sampler, owner};
+use hotlap_observe::{Counters, Gauge, Observer, Sampler, owner};
 
 use crate::contract::{Exchange, files};
 use crate::database::{self, Database};
@@ -179,6 +179,7 @@ impl Starting<'_> {
             database: database.and_then(|database| database.sampler()),
             copy: database.map(|database| DatabaseCopy::of(database, self.order.number)),
             own: self.order.cores.clone(),
+            gauge: Some(&self.order.cores[..]).filter(|own| !own.is_empty()).map(Gauge::on),
             all: self.order.all_cores.clone(),
             ..LocalServer::default()
         };

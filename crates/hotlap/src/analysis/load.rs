@@ -7,6 +7,7 @@ use hotlap_stats::{
 
 use super::bias::{self, Unsteady};
 use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
+use super::speed::Speed;
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
@@ -35,6 +36,8 @@ pub struct Analysis {
     control: Option<usize>,
     /// What intervals rest on: restarts, or nodes in a pool.
     pub rests_on: Level,
+    /// The speed of the servers' cores, for which CPU time and requests/s are adjusted.
+    pub speed: Speed,
     /// The number of cores on which both the servers and the database run. 0 without a database, or
     /// if no cores are shared.
     shared_with_database: usize,
@@ -44,18 +47,19 @@ impl Analysis {
     /// Analyses one load of a run.
     pub fn of(run: &Run, load: usize) -> Self {
         let role = |role| run.servers.iter().position(|s| s.role == role);
+        let speed = Speed::of(run, load);
+        let measured = |n| MeasuredServer::of(run, (load, n), &speed, confidence(run));
         let mut analysis = Self {
             load,
             offered: run.loads.get(load).and_then(|load| load.rate),
             confidence: confidence(run),
-            servers: (0..run.servers.len())
-                .map(|server| MeasuredServer::of(run, load, server, confidence(run)))
-                .collect(),
+            servers: (0..run.servers.len()).map(measured).collect(),
             reference: role(Role::Reference),
             ceiling: role(Role::Ceiling),
             noise: PerMeasure::default(),
             control: role(Role::Control),
             rests_on: Level::of(run),
+            speed,
             shared_with_database: shared_with_database(run),
         };
         analysis.find_unsteady(run);

@@ -12,6 +12,7 @@ use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median
 use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
 use super::latency::{Times, known, stall_shares};
+use super::speed::Speed;
 use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
@@ -97,7 +98,12 @@ pub struct Used {
 impl MeasuredServer {
     /// Computes the figures of a server under a load, which are neither compared nor ranked yet.
     /// `confidence` is the confidence of all intervals.
-    pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
+    pub(super) fn of(
+        run: &Run,
+        (load, server): (usize, usize),
+        speed: &Speed,
+        confidence: f64,
+    ) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
         let requests = run.loads.get(load).map_or(0, |load| load.requests.len());
         let is_own = |lap: &&Lap| lap.server == server && lap.load == load;
@@ -113,7 +119,7 @@ impl MeasuredServer {
             paced.into_iter().filter(counts).filter(|lap| has_responses(lap)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let generator_limited = limited * 2 > good.len();
-        let (mut readings, rests_on_unanswered) = readings_of(&good, offered);
+        let (mut readings, rests_on_unanswered) = readings_of(&good, offered, speed);
         let mut failures = Failures::default();
         laps.iter().for_each(|lap| failures.merge(&lap.outcome.failures));
         let starts = || run.starts.iter().filter(move |start| start.server == server);
@@ -135,11 +141,11 @@ impl MeasuredServer {
             level: PerMeasure::of(|measure| level(totals(&readings[measure]))),
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: level(bias::of_alone(run, (server, load), &readings.cost)),
+            silent_rounds: readings.requests_per_s.iter().filter(|rate| is_silent(rate)).count()
+                as u32,
             readings,
             probed: run.schedule.probed.iter().find(is_own).copied(),
             unsteady: None,
-            silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count()
-                as u32,
             against: None,
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
             response: paced
@@ -208,6 +214,7 @@ fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
 fn readings_of(
     laps: &[&Lap],
     offered: Option<f64>,
+    speed: &Speed,
 ) -> (PerMeasure<Vec<Reading>>, PerMeasure<bool>) {
     let mut restarts = BTreeMap::<u32, Vec<&Lap>>::new();
     for lap in laps {
@@ -229,27 +236,23 @@ fn readings_of(
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.memory.rss_bytes)).max();
         Some(of_restart(restart, most.filter(|bytes| *bytes > 0)? as f64))
     };
-    let spent = |of: fn(&Usage) -> Option<Share>| {
-        let share = |lap: &&Lap| Some((lap.restart, lap.round, of(lap.usage.as_ref()?)?));
+    let spent = |of: &dyn Fn(&Lap) -> Option<Share>| {
+        let share = |lap: &&Lap| Some((lap.restart, lap.round, of(lap)?));
         readings(laps.iter().filter_map(share))
     };
+    let responses = laps.iter().map(|lap| (lap.restart, lap.round, speed.rate_share(lap)));
     let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
     let readings = PerMeasure {
-        requests_per_s: rates(responses(laps)),
-        cost: spent(Usage::cost_share),
-        database: spent(Usage::database_share),
-        total: spent(Usage::total_share),
+        requests_per_s: rates(responses),
+        cost: spent(&|lap| speed.cost_share(lap)),
+        database: spent(&|lap| lap.usage.as_ref()?.database_share()),
+        total: spent(&|lap| speed.total_share(lap)),
         p50,
         p99,
         memory: restarts.iter().filter_map(memory).collect(),
     };
     let bounds = PerMeasure { p50: is_p50_a_bound, p99: is_p99_a_bound, ..PerMeasure::default() };
     (readings, bounds)
-}
-
-/// Returns the contribution of each lap to the requests/s of its round.
-fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 'a {
-    laps.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()))
 }
 
 /// Whether a server responded to nearly all requests in laps at a rate. The edges of a lap may cut

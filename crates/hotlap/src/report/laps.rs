@@ -69,8 +69,11 @@ pub struct LapView {
     pub errors: u64,
     /// The number of correct responses per second.
     pub requests_per_s: f64,
-    /// CPU time per request, in microseconds.
+    /// CPU time per request, in microseconds, not adjusted for the speed of the cores.
     pub cpu_us: Option<f64>,
+    /// The mean time of a short system call on the server's cores during the lap, in nanoseconds. A
+    /// slower core takes longer. `null` if the server is not pinned.
+    pub gauge_ns: Option<f64>,
     /// Median latency in milliseconds, which is response time in an open loop. `null` if there were
     /// no requests.
     pub p50_ms: Option<f64>,
@@ -226,6 +229,7 @@ impl LapView {
             errors: lap.outcome.failures.total(),
             requests_per_s: rounded(lap.requests_per_s()),
             cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
+            gauge_ns: usage.and_then(|usage| usage.gauged?.mean_ns()).map(rounded),
             p50_ms: some(p50),
             p99_ms: p99.map(|found| ms(found.ns as f64)),
             max_ms: some(longest),

@@ -41,6 +41,9 @@ pub struct LoadResults {
     pub reference: Option<String>,
     /// The noise floor under this load. `null` if it is unknown.
     pub noise: Option<Noise>,
+    /// If CPU time and requests/s are adjusted for the speed of the servers' cores, by how much
+    /// that speed varied between laps, as a share. `null` if they are not adjusted.
+    pub adjusted_for_speed: Option<f64>,
     /// The servers with a rank in order of rank, then the servers without a rank, then the ceiling.
     pub rows: Vec<Row>,
     /// The figures of each request to each server. Empty if the load sends only one request.
@@ -63,6 +66,7 @@ impl LoadResults {
             is_measured: analysis.is_measured(),
             reference: analysis.reference.map(|r| run.servers[r].name.clone()),
             noise: Noise::of(run, analysis),
+            adjusted_for_speed: analysis.speed.adjusts().then(|| rounded(analysis.speed.varied)),
             rows: order.iter().map(|server| Row::of(run, analysis, *server)).collect(),
             by_request: Vec::new(),
             sentences: sentences::of_table(run, analysis),

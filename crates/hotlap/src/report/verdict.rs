@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison};
 use crate::model::{Host, Run};
 use crate::report::figure::{Figure, ratio};
-use crate::text::number::{rounded, spread};
+use crate::text::number::{percent, rounded, spread};
 
 /// Two servers are equal if the interval of their ratio lies within this share of 1. The value is a
 /// convention. The rule is an equivalence test at half its usual error rate (Schuirmann, "A
@@ -241,6 +241,14 @@ impl Noise {
             .filter_map(|(band, what)| Some((band.filter(|band| *band < UNKNOWN)?, what)))
             .map(|(band, what)| format!("{} in {what}", spread(band)))
             .collect();
+        let varied = percent(analysis.speed.varied * 100.0);
+        let adjusted = match analysis.speed.adjusts() {
+            true => format!(
+                " The speed of the server's core varied by {varied}. CPU time and requests/s are \
+                 adjusted for it."
+            ),
+            false => String::new(),
+        };
         let sentence = match known.is_empty() {
             true => {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };
@@ -252,7 +260,8 @@ impl Noise {
             false => {
                 let is_noisy = of_both.iter().any(|(band, _)| band.is_some_and(|b| b > NOISY));
                 let remedy = if is_noisy { NOISE_REMEDY } else { "" };
-                format!("Noise floor ({server} against itself): {}.{remedy}", known.join(", "))
+                let known = known.join(", ");
+                format!("Noise floor ({server} against itself): {known}.{adjusted}{remedy}")
             }
         };
         Some(Self { server, requests_per_s, cost, sentence })

@@ -1,0 +1,179 @@
+//! Removes from the figures of laps what the speed of the server's cores did to them.
+//!
+//! A core may be fast in one lap and slow in the next. A gauge on the same core shows how fast it
+//! was. A regression of figures on gauges predicts what each lap would show at the usual speed
+//! (Cochran, "Sampling Techniques", third edition, 1977, chapter 7). Both are logarithms, so the
+//! slope says by how many per cent a figure changes if a system call takes 1% longer.
+//!
+//! Servers have different slopes, for instance because some need more memory than others. Each
+//! server's own slope is uncertain, so it is moved toward the mean slope: the less certain it is,
+//! the further (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the
+//! variance of slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled
+//! Clinical Trials 7, 1986).
+
+use std::collections::BTreeMap;
+
+use crate::student::two_sided_p;
+
+/// Figures are adjusted only if chance alone produces such slopes with a probability below this. On
+/// a machine of steady speed, nothing is adjusted.
+const ALPHA: f64 = 1e-4;
+
+/// The smallest number of degrees of freedom for a server's own slope.
+const LEAST_DF: usize = 4;
+
+/// A lap's figure, and how slow the server's cores were during the lap.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GaugedLap {
+    /// The server.
+    pub server: usize,
+    /// The restart.
+    pub restart: u32,
+    /// The logarithm of the lap's figure.
+    pub figure: f64,
+    /// The logarithm of the lap's gauge, minus its usual value.
+    pub gauge: f64,
+}
+
+/// How the figures of servers depend on the speed of their cores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoreSpeed {
+    mean: f64,
+    slopes: BTreeMap<usize, f64>,
+}
+
+/// A slope and the variance of its error.
+#[derive(Debug, Clone, Copy)]
+struct Slope {
+    slope: f64,
+    variance: f64,
+    df: usize,
+}
+
+impl CoreSpeed {
+    /// Fits the slopes. Only differences between laps of one restart enter the fit, because the
+    /// server itself may differ between restarts. `None` if figures do not depend on the gauge, or
+    /// if there are too few laps to know.
+    pub fn of(laps: &[GaugedLap]) -> Option<Self> {
+        let mut servers = BTreeMap::<usize, Vec<GaugedLap>>::new();
+        for lap in laps.iter().filter(|lap| lap.figure.is_finite() && lap.gauge.is_finite()) {
+            servers.entry(lap.server).or_default().push(*lap);
+        }
+        let own: BTreeMap<usize, Slope> = servers
+            .into_iter()
+            .filter_map(|(server, laps)| Some((server, Slope::of(&laps)?)))
+            .collect();
+        let (fixed, precision) = mean(own.values(), 0.0)?;
+        let df: usize = own.values().map(|slope| slope.df).sum();
+        if two_sided_p(fixed * precision.sqrt(), df as f64) > ALPHA {
+            return None;
+        }
+        // DerSimonian and Laird 1986: the variance of slopes between servers, by moments.
+        let weights = || own.values().map(|slope| 1.0 / slope.variance);
+        let spread: f64 = own.values().map(|s| (s.slope - fixed).powi(2) / s.variance).sum();
+        let squares: f64 = weights().map(|weight| weight * weight).sum();
+        let excess = spread - (own.len() - 1) as f64;
+        let free = precision - squares / precision;
+        let between = if free > 0.0 { (excess / free).max(0.0) } else { 0.0 };
+        let (mean, _) = mean(own.values(), between)?;
+        let toward_mean = |own: &Slope| {
+            let trust = between / (between + own.variance);
+            trust * own.slope + (1.0 - trust) * mean
+        };
+        let slopes = own.iter().map(|(server, own)| (*server, toward_mean(own))).collect();
+        Some(Self { mean, slopes })
+    }
+
+    /// Returns the factor that turns a server's figure into its figure at the usual speed. A server
+    /// without an own slope has the mean slope.
+    pub fn factor(&self, server: usize, gauge: f64) -> f64 {
+        (-self.slopes.get(&server).unwrap_or(&self.mean) * gauge).exp()
+    }
+}
+
+/// Returns the mean of slopes and its precision, if the variance between servers is `between`.
+fn mean<'a>(slopes: impl Iterator<Item = &'a Slope>, between: f64) -> Option<(f64, f64)> {
+    let (sum, precision) = slopes.fold((0.0, 0.0), |(sum, precision), own| {
+        let weight = 1.0 / (own.variance + between);
+        (sum + weight * own.slope, precision + weight)
+    });
+    (precision > 0.0).then(|| (sum / precision, precision))
+}
+
+impl Slope {
+    /// Fits one server's slope by least squares, with an own level for each restart.
+    fn of(laps: &[GaugedLap]) -> Option<Self> {
+        let mut restarts = BTreeMap::<u32, Vec<&GaugedLap>>::new();
+        for lap in laps {
+            restarts.entry(lap.restart).or_default().push(lap);
+        }
+        let df = laps.len().checked_sub(restarts.len() + 1).filter(|df| *df >= LEAST_DF)?;
+        let [mut xx, mut xy, mut yy] = [0.0; 3];
+        for laps in restarts.values() {
+            let n = laps.len() as f64;
+            let (x, y) =
+                laps.iter().fold((0.0, 0.0), |(x, y), lap| (x + lap.gauge / n, y + lap.figure / n));
+            for lap in laps {
+                let (dx, dy) = (lap.gauge - x, lap.figure - y);
+                (xx, xy, yy) = (xx + dx * dx, xy + dx * dy, yy + dy * dy);
+            }
+        }
+        if xx <= 0.0 {
+            return None;
+        }
+        let slope = xy / xx;
+        let rest = (yy - slope * xy).max(f64::EPSILON) / df as f64;
+        Some(Self { slope, variance: rest / xx, df })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns laps of a server whose cost has this slope, on a core whose speed changes. A part of
+    /// the cost, at most `noise`, is independent of the gauge.
+    fn laps(server: usize, slope: f64, noise: f64) -> impl Iterator<Item = GaugedLap> {
+        (0..3).flat_map(move |restart| {
+            (0..12).map(move |n: u32| {
+                let gauge = 0.1 * f64::from(n * 5 % 12) / 12.0;
+                let own = noise * (f64::from(n * 7 % 12) / 6.0 - 1.0);
+                let figure = f64::from(restart) + slope * gauge + own;
+                GaugedLap { server, restart, figure, gauge }
+            })
+        })
+    }
+
+    #[test]
+    fn a_lap_on_a_slow_core_is_adjusted_to_the_usual_speed() {
+        let both: Vec<GaugedLap> = laps(0, 2.0, 0.001).chain(laps(1, 1.0, 0.001)).collect();
+        let speed = CoreSpeed::of(&both).unwrap();
+        assert!((speed.factor(0, 0.1) - (-0.2_f64).exp()).abs() < 0.002, "{speed:?}");
+        assert!((speed.factor(1, -0.1) - 0.1_f64.exp()).abs() < 0.002, "{speed:?}");
+        assert_eq!(speed.factor(0, 0.0), 1.0);
+        // A server with too few laps, such as the A/A control, has the mean slope.
+        assert!((speed.factor(2, 0.1) - (-0.15_f64).exp()).abs() < 0.002, "{speed:?}");
+    }
+
+    #[test]
+    fn an_uncertain_slope_is_moved_toward_the_mean() {
+        let all: Vec<GaugedLap> =
+            [(0, 2.0, 0.001), (1, 1.0, 0.001), (2, 1.5, 0.001), (3, 6.0, 0.3)]
+                .into_iter()
+                .flat_map(|(server, slope, noise)| laps(server, slope, noise))
+                .collect();
+        let speed = CoreSpeed::of(&all).unwrap();
+        let slope = |server| -speed.factor(server, 1.0).ln();
+        assert!((slope(0) - 2.0).abs() < 0.02 && (slope(3) - 1.5).abs() < 0.5, "{speed:?}");
+    }
+
+    #[test]
+    fn figures_that_do_not_depend_on_the_gauge_are_not_adjusted() {
+        assert_eq!(CoreSpeed::of(&laps(0, 0.0, 0.1).collect::<Vec<_>>()), None);
+        let steady = laps(0, 2.0, 0.01).map(|lap| GaugedLap { gauge: 0.0, ..lap });
+        assert_eq!(CoreSpeed::of(&steady.collect::<Vec<_>>()), None);
+        let few: Vec<GaugedLap> = laps(0, 2.0, 0.001).step_by(6).collect();
+        assert_eq!(CoreSpeed::of(&few), None, "two laps in each restart");
+        assert_eq!(CoreSpeed::of(&[]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! The speed of the servers' cores during each lap, and what it did to the figures.
+
+use std::collections::BTreeMap;
+
+use hotlap_stats::{CoreSpeed, GaugedLap, Share};
+
+use crate::model::{Lap, Run};
+
+/// How the figures under one load depend on the speed of the servers' cores.
+#[derive(Debug, Default)]
+pub struct Speed {
+    /// The mean logarithm of the gauge over laps, by node. A run on one machine has one node.
+    usual: BTreeMap<u32, f64>,
+    /// The node of each restart in a pool.
+    node_of: Vec<u32>,
+    cost: Option<CoreSpeed>,
+    rate: Option<CoreSpeed>,
+    /// By how much the gauge varied, as a share: one standard deviation over laps, or over the
+    /// laps of each node.
+    pub varied: f64,
+}
+
+impl Speed {
+    /// Fits how main laps that count under a load depend on the speed of the cores.
+    pub(super) fn of(run: &Run, load: usize) -> Self {
+        let node_of = run.pool.as_ref().map_or(Vec::new(), |pool| pool.node_of.clone());
+        let mut speed = Self { node_of, ..Self::default() };
+        let is_own = |lap: &&Lap| lap.load == load && run.is_main(lap) && lap.counts();
+        let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
+        let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
+        for (lap, gauge) in laps.iter().filter_map(|lap| Some((lap, gauge(lap)?))) {
+            nodes.entry(speed.node(lap)).or_default().push(gauge);
+        }
+        let mean = |gauges: &[f64]| gauges.iter().sum::<f64>() / gauges.len() as f64;
+        speed.usual = nodes.iter().map(|(node, gauges)| (*node, mean(gauges))).collect();
+        let gauged = |lap: &Lap, figure: Option<f64>| {
+            let (figure, gauge) = (figure?.ln(), speed.relative(lap)?);
+            Some(GaugedLap { server: lap.server, restart: lap.restart, figure, gauge })
+        };
+        let fit = |figure: fn(&Lap) -> Option<f64>| {
+            CoreSpeed::of(
+                &laps.iter().filter_map(|lap| gauged(lap, figure(lap))).collect::<Vec<_>>(),
+            )
+        };
+        let squares: Vec<f64> =
+            laps.iter().filter_map(|lap| Some(speed.relative(lap)?.powi(2))).collect();
+        let (cost, rate) = (fit(Lap::cost_ns), fit(free_rate));
+        let varied = if squares.is_empty() { 0.0 } else { mean(&squares).sqrt().exp_m1() };
+        Self { cost, rate, varied, ..speed }
+    }
+
+    /// Whether CPU time per request or requests/s are adjusted.
+    pub fn adjusts(&self) -> bool {
+        self.cost.is_some() || self.rate.is_some()
+    }
+
+    /// Returns a lap's CPU time per request at the usual speed of the cores.
+    pub(super) fn cost_share(&self, lap: &Lap) -> Option<Share> {
+        let share = lap.cost_share()?;
+        Some(Share { amount: share.amount * self.factor(self.cost.as_ref(), lap), ..share })
+    }
+
+    /// Returns a lap's CPU time per request of server and database. The speed of the database's
+    /// cores is unknown.
+    pub(super) fn total_share(&self, lap: &Lap) -> Option<Share> {
+        let (own, database) = (self.cost_share(lap)?, lap.usage.as_ref()?.database_share()?);
+        Some(Share { amount: own.amount + database.amount, ..own })
+    }
+
+    /// Returns a lap's requests/s at the usual speed of the cores. Requests/s that a rate or the
+    /// generator limits do not depend on the speed of the server's cores.
+    pub(super) fn rate_share(&self, lap: &Lap) -> Share {
+        let share = lap.rate_share();
+        let rate = self.rate.as_ref().filter(|_| free_rate(lap).is_some());
+        // The number of responses stays, because a round without a response is one that stalled.
+        Share { of: share.of / self.factor(rate, lap), ..share }
+    }
+
+    fn factor(&self, speed: Option<&CoreSpeed>, lap: &Lap) -> f64 {
+        let gauged = speed.zip(self.relative(lap));
+        gauged.map_or(1.0, |(speed, gauge)| speed.factor(lap.server, gauge))
+    }
+
+    /// Returns how slow a lap's cores were: the logarithm of its gauge, relative to other laps.
+    fn relative(&self, lap: &Lap) -> Option<f64> {
+        Some(gauge(lap)? - self.usual.get(&self.node(lap))?)
+    }
+
+    fn node(&self, lap: &Lap) -> u32 {
+        self.node_of.get(lap.restart as usize).copied().unwrap_or(0)
+    }
+}
+
+fn gauge(lap: &Lap) -> Option<f64> {
+    Some(lap.usage.as_ref()?.gauged?.mean_ns()?.ln())
+}
+
+/// Returns the requests/s of a lap in a closed loop, unless the generator limited them.
+fn free_rate(lap: &Lap) -> Option<f64> {
+    let is_free = lap.rate().is_none() && !lap.is_generator_limited() && lap.outcome.responses > 0;
+    is_free.then(|| lap.requests_per_s())
+}
