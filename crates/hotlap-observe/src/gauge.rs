@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_millis(2);
 
 /// The number of timed system calls in a reading. As many calls go before, so that the timed calls
 /// find their code in the caches, whatever ran there before.
-const CALLS: u32 = 8;
+const CALLS: u32 = 16;
 
 /// System calls on some cores, and how long they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -99,8 +99,6 @@ fn keep_reading(core: usize, gauge: &Weak<Gauge>) {
     }
 }
 
-/// Times [`CALLS`] system calls twice. Returns the shorter time, which an interrupt hardly ever
-/// lengthens.
 fn time_calls() -> Duration {
     let call = || {
         let began = Instant::now();
@@ -110,7 +108,7 @@ fn time_calls() -> Duration {
         began.elapsed()
     };
     call();
-    call().min(call())
+    call()
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -6,8 +6,8 @@
 //! slope says by how many per cent a figure changes if a system call takes 1% longer.
 //!
 //! Servers have different slopes, for instance because some need more memory than others. Each
-//! server's own slope is uncertain, so it is moved toward the mean slope: the less certain it is,
-//! the further (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the
+//! server's own slope is uncertain, so it is moved toward the mean slope. An uncertain slope moves
+//! further (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the
 //! variance of slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled
 //! Clinical Trials 7, 1986).
 

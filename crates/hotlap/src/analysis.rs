@@ -30,3 +30,4 @@ pub use compare::{Found, Level, Limited, Measure, PerMeasure, ServerComparison};
 pub use explain::Explanation;
 pub use load::{Analysis, confidence};
 pub use measured::{MeasuredRequest, MeasuredServer, RequestTimes, Used};
+pub use speed::Speed;

@@ -13,8 +13,10 @@ pub struct Speed {
     usual: BTreeMap<u32, f64>,
     /// The node of each restart in a pool.
     node_of: Vec<u32>,
-    cost: Option<CoreSpeed>,
-    rate: Option<CoreSpeed>,
+    /// What the speed does to CPU time per request. `None` if that is not adjusted.
+    pub cost: Option<CoreSpeed>,
+    /// What the speed does to requests/s. `None` if they are not adjusted.
+    pub rate: Option<CoreSpeed>,
     /// By how much the gauge varied, as a share: one standard deviation over laps, or over the
     /// laps of each node.
     pub varied: f64,

@@ -4,7 +4,7 @@
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
 
-use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison};
+use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison, Speed};
 use crate::model::{Host, Run};
 use crate::report::figure::{Figure, ratio};
 use crate::text::number::{percent, rounded, spread};
@@ -241,14 +241,7 @@ impl Noise {
             .filter_map(|(band, what)| Some((band.filter(|band| *band < UNKNOWN)?, what)))
             .map(|(band, what)| format!("{} in {what}", spread(band)))
             .collect();
-        let varied = percent(analysis.speed.varied * 100.0);
-        let adjusted = match analysis.speed.adjusts() {
-            true => format!(
-                " The speed of the server's core varied by {varied}. CPU time and requests/s are \
-                 adjusted for it."
-            ),
-            false => String::new(),
-        };
+        let adjusted = adjusted(&analysis.speed);
         let sentence = match known.is_empty() {
             true => {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };
@@ -274,6 +267,18 @@ impl Noise {
         }
         self
     }
+}
+
+/// Returns a sentence about figures that are adjusted for the speed of the servers' cores.
+fn adjusted(speed: &Speed) -> String {
+    let figures = match (speed.cost.is_some(), speed.rate.is_some()) {
+        (true, true) => "CPU time and requests/s are",
+        (true, false) => "CPU time is",
+        (false, true) => "Requests/s are",
+        (false, false) => return String::new(),
+    };
+    let varied = percent(speed.varied * 100.0);
+    format!(" {figures} adjusted for the speed of the servers' cores, which varied by {varied}.")
 }
 
 impl MeasureNoise {

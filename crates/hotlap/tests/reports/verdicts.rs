@@ -4,11 +4,12 @@ use crate::scene::{hang, hold, scene, script, three};
 use hotlap::analysis::{Analysis, Measure};
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
-use hotlap::model::{Question, Run};
+use hotlap::model::{Pool, Question, Run};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{Report, Row};
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
+use hotlap_observe::Gauged;
 use serde_json::Value;
 
 /// Returns the table and the sentences of a run, without the head.
@@ -147,6 +148,47 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     assert!(render(&report, Format::Html).contains(few));
     let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);
     assert_eq!(ruling.exit(), Exit::Invalid);
+}
+
+/// The servers' core is slower in some laps than in others, and by chance more often while one of
+/// the servers runs.
+#[test]
+fn figures_are_adjusted_for_the_speed_of_the_core() {
+    let servers = scene(&[
+        ("reference", Role::Reference, script(50_000.0, 10_000.0, 1, &[0.01, -0.01, 0.0])),
+        ("dear", Role::Plain, script(45_000.0, 11_000.0, 1, &[0.01, 0.0, -0.01, 0.02])),
+        ("reference (again)", Role::Control, script(50_000.0, 10_000.0, 1, &[0.0, 0.01])),
+    ]);
+    let mut run = hold(&servers, None).run;
+    for (n, lap) in run.laps.iter_mut().enumerate() {
+        let slow = 1.0 + 0.01 * (n * n % 23) as f64;
+        let usage = lap.usage.as_mut().unwrap();
+        usage.cpu_ns = usage.cpu_ns.map(|ns| (ns as f64 * slow.powi(2)) as u64);
+        usage.gauged = Some(Gauged { calls: 1_000, ns: (100_000.0 * slow) as u64 });
+    }
+    let interval = |run: &Run| {
+        let (effect, _) =
+            Analysis::of(run, 0).servers[1].against.unwrap().found[Measure::Cost].unwrap();
+        (effect.ratio.low, effect.ratio.high)
+    };
+    let (low, high) = interval(&run);
+    assert!(low > 1.09 && high < 1.11, "[{low}, {high}]");
+    let noise = Report::of(&run).noise.unwrap().sentence;
+    let adjusted =
+        " CPU time is adjusted for the speed of the servers' cores, which varied by 5.3%.";
+    assert!(noise.contains(adjusted), "{noise}");
+    // The cores of another node are always slower, which says nothing about their speed in a lap.
+    let mut pool = run.clone();
+    pool.pool = Some(Pool { node_of: vec![0, 0, 1], ..Pool::default() });
+    for lap in pool.laps.iter_mut().filter(|lap| lap.restart == 2) {
+        lap.usage.as_mut().unwrap().gauged.as_mut().unwrap().ns *= 2;
+    }
+    let (low, high) = interval(&pool);
+    assert!(low > 1.05 && high < 1.15, "[{low}, {high}]");
+    run.laps.iter_mut().for_each(|lap| lap.usage.as_mut().unwrap().gauged = None);
+    let (low, high) = interval(&run);
+    assert!(high - low > 0.07, "[{low}, {high}]");
+    assert!(!Report::of(&run).noise.unwrap().sentence.contains("adjusted"));
 }
 
 #[test]
