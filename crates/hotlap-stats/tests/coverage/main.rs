@@ -4,6 +4,7 @@
 //! Runs are simulated lap by lap, as on a busy machine. The seeds are fixed, so a test that passes
 //! once always passes.
 
+mod core_speed;
 mod data;
 mod family;
 mod steps;
