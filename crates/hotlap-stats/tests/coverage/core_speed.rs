@@ -1,5 +1,8 @@
 //! Tests of intervals on a machine whose cores change their speed from lap to lap.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
+
 use hotlap_stats::{CoreSpeed, GaugedLap, Reading, Share, effect, pairs};
 
 use super::Coverage;
@@ -9,9 +12,17 @@ use super::data::{Machine, WORLDS};
 /// Node were about as far apart on a busy host (docs/lab-notebook.md, *A gauge on the core*).
 const SLOPES: [f64; 2] = [1.4, 2.6];
 
-/// Standard deviations in log units: of the gauge of a lap, of the error of the gauge, of a lap's
-/// own noise, and of starts.
-const [SPEED, READ, LAP, START]: [f64; 4] = [0.08, 0.015, 0.08, 0.01];
+/// The standard deviation of the speed over laps, in log units.
+const SPEED: f64 = 0.08;
+
+/// The standard deviation of the gauge's error in a lap.
+const READ: f64 = 0.015;
+
+/// The standard deviation of a lap's own noise.
+const LAP: f64 = 0.08;
+
+/// The standard deviation of starts.
+const START: f64 = 0.01;
 
 /// The correlation of the speed in one lap and in the next, of two equal parts of the speed. One
 /// part changes within tenths of a second and the other within seconds.
@@ -58,17 +69,36 @@ fn add_run(machine: &mut Machine, (restarts, rounds): (u32, u32), found: &mut [C
     }
 }
 
+fn coverage(shape: (u32, u32), runs: u32) -> [Coverage; 2] {
+    let mut machine = Machine::new(WORLDS[0], 5);
+    let mut found = [Coverage::default(), Coverage::default()];
+    (0..runs).for_each(|_| add_run(&mut machine, shape, &mut found));
+    found
+}
+
 #[test]
 fn adjusted_intervals_are_narrower_and_contain_the_truth() {
     for (shape, narrower) in [((3, 6), 1.5), ((3, 20), 1.8), ((8, 12), 1.8)] {
-        let mut machine = Machine::new(WORLDS[0], 5);
-        let mut found = [Coverage::default(), Coverage::default()];
-        (0..2_000).for_each(|_| add_run(&mut machine, shape, &mut found));
-        let [raw, adjusted] = &found;
+        let [raw, adjusted] = coverage(shape, 2_000);
         let widths = (raw.half_width(), adjusted.half_width());
         // The standard error of a share of 95% in 2,000 runs is 0.5%.
         let held = adjusted.held();
         assert!((93.5..=98.5).contains(&held), "{shape:?}: {held}%, {widths:?}");
         assert!(widths.0 > narrower * widths.1, "{shape:?}: {widths:?}");
     }
+}
+
+/// Prints the table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage
+/// table_of_core_speed -- --ignored --nocapture`.
+#[test]
+#[ignore = "writes a table"]
+fn table_of_core_speed() {
+    let mut table = String::from("| restarts × rounds | as measured | adjusted |");
+    for shape in [(3, 6), (3, 20), (8, 12)] {
+        let _ = write!(table, "\n| {} × {} |", shape.0, shape.1);
+        for found in coverage(shape, 10_000) {
+            let _ = write!(table, " {:.1}% ± {:.1} |", found.held(), found.half_width());
+        }
+    }
+    let _ = writeln!(std::io::stdout(), "{table}");
 }
