@@ -119,7 +119,7 @@ pub enum News<T> {
     Ended(T),
 }
 
-/// CPU time and the gauge, and the time on the agent's clock at which it was read.
+/// CPU time and the gauge, and the time on the agent's clock at which both were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledThere {
     pub(crate) at_ns: u64,

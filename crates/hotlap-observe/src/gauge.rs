@@ -1,9 +1,9 @@
-//! Gauges the speed of cores, by timing system calls on them.
+//! Gauges the speed of cores by timing system calls on them.
 //!
 //! On a shared machine, the same core is sometimes fast and sometimes slow. Possibly, another
 //! machine on the host uses the second hardware thread of the physical core. A short system call
-//! takes longer in the same moments as a server does. So its time says how fast the core was during
-//! a lap.
+//! takes longer in the same moments as a server does. So the time of a system call shows how fast
+//! the core was during a lap.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use crate::cpus::pin;
 
 /// The time between two readings of a core. One reading takes about 5 µs, so a gauge takes 0.3% of
-/// each core from every server alike. A slice of 12 ms has six readings.
+/// each core from every server alike. A slice of 12 ms has about six readings.
 const EVERY: Duration = Duration::from_millis(2);
 
-/// The number of timed system calls in a reading. As many calls go before, so that the timed calls
-/// find their code in the caches, whatever ran there before.
+/// The number of timed system calls in a reading. As many calls without a timer come first. The
+/// timed calls then find their code in the caches, whatever ran on the core before.
 const CALLS: u32 = 16;
 
-/// A reading counts as at most this many times the fastest reading so far. An interrupt during a
-/// reading makes it up to a hundred times longer. With such readings, the gauge explained nearly
+/// A reading counts as at most this many times the core's fastest reading so far. An interrupt can
+/// make a reading up to a hundred times longer. With such readings, the gauge explains nearly
 /// nothing (docs/lab-notebook.md, *A gauge on the core*).
 const SLOWEST: u32 = 2;
 
@@ -55,7 +55,7 @@ impl Gauged {
     }
 }
 
-/// Threads that time system calls, one on each core. They end when the gauge is dropped.
+/// Threads that time system calls, one on each core. The threads end when the gauge is dropped.
 #[derive(Debug, Default)]
 pub struct Gauge {
     calls: AtomicU64,

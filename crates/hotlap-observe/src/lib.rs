@@ -5,7 +5,7 @@
 //! [`Roots`] are the processes with which a server begins, and a [`ProcessTree`] finds the others.
 //! An [`Owner`] says whose processes respond at an address. A [`Sampler`] reads CPU time, context
 //! switches and memory, [`Counters`] count instructions, and [`Compilers`] read the CPU time of a
-//! runtime's compilers, and a [`Gauge`] shows how fast the server's cores are.
+//! runtime's compilers. A [`Gauge`] shows how fast the server's cores are.
 //!
 //! An [`Observer`] shows what a server does during a lap: a CPU profile, system calls by name, and
 //! kernel events. The observer has one instrument for each of these. Instruments cost CPU time, so

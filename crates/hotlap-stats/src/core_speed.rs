@@ -1,22 +1,23 @@
-//! Removes from the figures of laps what the speed of the server's cores did to them.
+//! Removes the effect of the speed of the server's cores from the figures of laps.
 //!
-//! A core may be fast in one lap and slow in the next. A gauge on the same core shows how fast it
-//! was. A regression of figures on gauges predicts what each lap would show at the usual speed
-//! (Cochran, "Sampling Techniques", third edition, 1977, chapter 7). Both are logarithms, so the
-//! slope says by how many per cent a figure changes if a system call takes 1% longer.
+//! A core may be fast in one lap and slow in the next. A gauge on the same core shows how fast the
+//! core was. A regression of figures on gauges predicts what each lap would show at the mean speed
+//! (Cochran, "Sampling Techniques", third edition, 1977, chapter 7). Figures and gauges are
+//! logarithms. So the slope says by how many per cent a figure changes if a system call takes 1%
+//! longer.
 //!
-//! Servers have different slopes, for instance because some need more memory than others. Each
-//! server's own slope is uncertain, so it is moved toward the mean slope. An uncertain slope moves
-//! further (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the
-//! variance of slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled
-//! Clinical Trials 7, 1986).
+//! Servers have different slopes, possibly because some need more memory than others. Each server's
+//! own slope is uncertain, so it is moved toward the mean slope. A less certain slope moves further
+//! (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the variance of
+//! slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled Clinical
+//! Trials 7, 1986).
 
 use std::collections::BTreeMap;
 
 use crate::student::two_sided_p;
 
-/// Figures are adjusted only if chance alone produces such slopes with a probability below this. On
-/// a machine of steady speed, nothing is adjusted.
+/// Figures are adjusted only if chance alone produces such a mean slope with at most this
+/// probability. On a machine of steady speed, figures are hardly ever adjusted.
 const ALPHA: f64 = 1e-4;
 
 /// The smallest number of degrees of freedom for a server's own slope.
@@ -31,7 +32,7 @@ pub struct GaugedLap {
     pub restart: u32,
     /// The logarithm of the lap's figure.
     pub figure: f64,
-    /// The logarithm of the lap's gauge, minus its usual value.
+    /// The logarithm of the lap's gauge, minus the mean of these logarithms.
     pub gauge: f64,
 }
 
@@ -42,7 +43,7 @@ pub struct CoreSpeed {
     slopes: BTreeMap<usize, f64>,
 }
 
-/// A slope and the variance of its error.
+/// A slope, the variance of its error, and its degrees of freedom.
 #[derive(Debug, Clone, Copy)]
 struct Slope {
     slope: f64,
@@ -53,7 +54,7 @@ struct Slope {
 impl CoreSpeed {
     /// Fits the slopes. Only differences between laps of one restart enter the fit, because the
     /// server itself may differ between restarts. `None` if figures do not depend on the gauge, or
-    /// if there are too few laps to know.
+    /// if there are too few laps to tell.
     pub fn of(laps: &[GaugedLap]) -> Option<Self> {
         let mut servers = BTreeMap::<usize, Vec<GaugedLap>>::new();
         for lap in laps.iter().filter(|lap| lap.figure.is_finite() && lap.gauge.is_finite()) {
@@ -84,8 +85,8 @@ impl CoreSpeed {
         Some(Self { mean, slopes })
     }
 
-    /// Returns the factor that turns a server's figure into its figure at the usual speed. A server
-    /// without an own slope has the mean slope.
+    /// Returns the factor that turns a server's figure into its figure at the mean speed. A server
+    /// without a slope of its own has the mean slope.
     pub fn factor(&self, server: usize, gauge: f64) -> f64 {
         (-self.slopes.get(&server).unwrap_or(&self.mean) * gauge).exp()
     }
@@ -101,7 +102,7 @@ fn mean<'a>(slopes: impl Iterator<Item = &'a Slope>, between: f64) -> Option<(f6
 }
 
 impl Slope {
-    /// Fits one server's slope by least squares, with an own level for each restart.
+    /// Fits one server's slope by least squares, with a separate level for each restart.
     fn of(laps: &[GaugedLap]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<&GaugedLap>>::new();
         for lap in laps {
@@ -151,7 +152,7 @@ mod tests {
         assert!((speed.factor(0, 0.1) - (-0.2_f64).exp()).abs() < 0.002, "{speed:?}");
         assert!((speed.factor(1, -0.1) - 0.1_f64.exp()).abs() < 0.002, "{speed:?}");
         assert_eq!(speed.factor(0, 0.0), 1.0);
-        // A server with too few laps, such as the A/A control, has the mean slope.
+        // A server with too few laps, such as the A/A control of a short run, has the mean slope.
         assert!((speed.factor(2, 0.1) - (-0.15_f64).exp()).abs() < 0.002, "{speed:?}");
     }
 

@@ -12,7 +12,7 @@
 //!    [`SteadyState`] of the server so far, and finally the [`Class`] of the warm-up.
 //! 3. **One server.** A [`Reading`] holds the result of a server in one round. [`level`] turns the
 //!    totals of all restarts into an [`Estimate`] with a confidence interval.
-//!    Before, [`CoreSpeed`] removes what a core that was fast or slow did to the laps.
+//!    Before that, [`CoreSpeed`] removes the effect of fast and slow cores from the laps.
 //! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into
 //!    an [`Effect`], which is a ratio with its interval and p-value. Levels and effects come from a
 //!    [`Mean`], as do figures of stored runs and of the causes of a difference.

@@ -9,7 +9,7 @@
 //! - `explain` finds what explains a difference in cost.
 //! - `warnings` finds what may be wrong with the figures.
 //! - `bias` finds the slice bias, and servers that were not steady.
-//! - `speed` removes what the speed of the cores did to the figures.
+//! - `speed` removes the effect of the speed of the cores from the figures.
 //! - `runs` compares stored runs with one another.
 
 pub mod bias;

@@ -115,7 +115,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns a sample of which only the load is known.
+    /// Returns a sample that has only the number of responses and the time.
     pub fn of(requests: u64, at: Instant) -> Self {
         let (cpu_ns, database_ns, gauged) = (None, None, None);
         Self { requests, at, cpu_ns, database_ns, gauged, silence: Duration::ZERO }

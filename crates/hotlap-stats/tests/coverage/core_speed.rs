@@ -1,4 +1,4 @@
-//! Tests of intervals on a machine whose cores change their speed from lap to lap.
+//! Tests of intervals on a machine whose cores change speed from lap to lap.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,24 +8,24 @@ use hotlap_stats::{CoreSpeed, GaugedLap, Reading, Share, effect, pairs};
 use super::Coverage;
 use super::data::{Machine, WORLDS};
 
-/// The change of a server's cost in per cent, if a system call takes 1% longer. Rust's hyper and
+/// The change of each server's cost in per cent, if a system call takes 1% longer. Rust's hyper and
 /// Node were about as far apart on a busy host (docs/lab-notebook.md, *A gauge on the core*).
 const SLOPES: [f64; 2] = [1.4, 2.6];
 
 /// The standard deviation of the speed over laps, in log units.
 const SPEED: f64 = 0.08;
 
-/// The standard deviation of the gauge's error in a lap.
+/// The standard deviation of the gauge's error in a lap, in log units.
 const READ: f64 = 0.015;
 
-/// The standard deviation of a lap's own noise.
+/// The standard deviation of a lap's own noise, in log units.
 const LAP: f64 = 0.08;
 
-/// The standard deviation of starts.
+/// The standard deviation of a server's level over starts, in log units.
 const START: f64 = 0.01;
 
-/// The correlation of the speed in one lap and in the next, of two equal parts of the speed. One
-/// part changes within tenths of a second and the other within seconds.
+/// The speed has two equal parts. For each part, this is the correlation between one lap and the
+/// next. The first part changes within tenths of a second, and the second part within seconds.
 const LASTS: [f64; 2] = [0.6, 0.97];
 
 /// Adds a run's interval of the ratio of two servers, without and with the adjustment.

@@ -36,7 +36,7 @@ pub struct Analysis {
     control: Option<usize>,
     /// What intervals rest on: restarts, or nodes in a pool.
     pub rests_on: Level,
-    /// The speed of the servers' cores, for which CPU time and requests/s are adjusted.
+    /// The speed of the servers' cores. CPU time and requests/s are adjusted for this speed.
     pub speed: Speed,
     /// The number of cores on which both the servers and the database run. 0 without a database, or
     /// if no cores are shared.

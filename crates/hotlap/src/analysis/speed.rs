@@ -1,4 +1,4 @@
-//! The speed of the servers' cores during each lap, and what it did to the figures.
+//! The speed of the servers' cores during each lap, and the effect of this speed on the figures.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ pub struct Speed {
     usual: BTreeMap<u32, f64>,
     /// The node of each restart in a pool.
     node_of: Vec<u32>,
-    /// What the speed does to CPU time per request. `None` if that is not adjusted.
+    /// The effect of the speed on CPU time per request. `None` if CPU time is not adjusted.
     pub cost: Option<CoreSpeed>,
-    /// What the speed does to requests/s. `None` if they are not adjusted.
+    /// The effect of the speed on requests/s. `None` if requests/s are not adjusted.
     pub rate: Option<CoreSpeed>,
-    /// By how much the gauge varied, as a share: one standard deviation over laps, or over the
-    /// laps of each node.
+    /// By how much the gauge varied, as a share: one standard deviation over laps. In a pool, the
+    /// deviations are from each node's own mean.
     pub varied: f64,
 }
 
 impl Speed {
-    /// Fits how main laps that count under a load depend on the speed of the cores.
+    /// Fits how figures under a load depend on the speed of the cores, over main laps that count.
     pub(super) fn of(run: &Run, load: usize) -> Self {
         let node_of = run.pool.as_ref().map_or(Vec::new(), |pool| pool.node_of.clone());
         let mut speed = Self { node_of, ..Self::default() };
@@ -56,25 +56,25 @@ impl Speed {
         self.cost.is_some() || self.rate.is_some()
     }
 
-    /// Returns a lap's CPU time per request at the usual speed of the cores.
+    /// Returns a lap's CPU time per request at the mean speed of the cores.
     pub(super) fn cost_share(&self, lap: &Lap) -> Option<Share> {
         let share = lap.cost_share()?;
         Some(Share { amount: share.amount * self.factor(self.cost.as_ref(), lap), ..share })
     }
 
     /// Returns a lap's CPU time per request of server and database. The speed of the database's
-    /// cores is unknown.
+    /// cores is unknown, so only the server's CPU time is adjusted.
     pub(super) fn total_share(&self, lap: &Lap) -> Option<Share> {
         let (own, database) = (self.cost_share(lap)?, lap.usage.as_ref()?.database_share()?);
         Some(Share { amount: own.amount + database.amount, ..own })
     }
 
-    /// Returns a lap's requests/s at the usual speed of the cores. Requests/s that a rate or the
+    /// Returns a lap's requests/s at the mean speed of the cores. Requests/s that a rate or the
     /// generator limits do not depend on the speed of the server's cores.
     pub(super) fn rate_share(&self, lap: &Lap) -> Share {
         let share = lap.rate_share();
         let rate = self.rate.as_ref().filter(|_| free_rate(lap).is_some());
-        // The number of responses stays, because a round without a response is one that stalled.
+        // The number of responses is not adjusted, because a round without a response has stalled.
         Share { of: share.of / self.factor(rate, lap), ..share }
     }
 
@@ -83,7 +83,7 @@ impl Speed {
         gauged.map_or(1.0, |(speed, gauge)| speed.factor(lap.server, gauge))
     }
 
-    /// Returns how slow a lap's cores were: the logarithm of its gauge, relative to other laps.
+    /// Returns how slow a lap's cores were: the logarithm of the gauge, minus the mean of the node.
     fn relative(&self, lap: &Lap) -> Option<f64> {
         Some(gauge(lap)? - self.usual.get(&self.node(lap))?)
     }

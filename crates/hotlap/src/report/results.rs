@@ -41,8 +41,8 @@ pub struct LoadResults {
     pub reference: Option<String>,
     /// The noise floor under this load. `null` if it is unknown.
     pub noise: Option<Noise>,
-    /// If CPU time and requests/s are adjusted for the speed of the servers' cores, by how much
-    /// that speed varied between laps, as a share. `null` if they are not adjusted.
+    /// If CPU time or requests/s are adjusted for the speed of the servers' cores, by how much
+    /// that speed varied between laps, as a share. `null` if neither is adjusted.
     pub adjusted_for_speed: Option<f64>,
     /// The servers with a rank in order of rank, then the servers without a rank, then the ceiling.
     pub rows: Vec<Row>,

@@ -150,8 +150,8 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     assert_eq!(ruling.exit(), Exit::Invalid);
 }
 
-/// The servers' core is slower in some laps than in others, and by chance more often while one of
-/// the servers runs.
+/// The servers' core is slower in some laps than in others. By chance, the core is slower more
+/// often while one of the servers runs.
 #[test]
 fn figures_are_adjusted_for_the_speed_of_the_core() {
     let servers = scene(&[
