@@ -23,8 +23,8 @@ const EVERY: Duration = Duration::from_millis(2);
 /// timed calls then find their code in the caches, whatever ran on the core before.
 const CALLS: u32 = 16;
 
-/// A reading counts as at most this many times the core's fastest reading so far. An interrupt can
-/// make a reading up to a hundred times longer. With such readings, the gauge explains nearly
+/// A reading counts as at most this many times the core's fastest reading so far. One reading in a
+/// thousand takes ten to thirty times as long. With such readings, the gauge explains nearly
 /// nothing (docs/lab-notebook.md, *A gauge on the core*).
 const SLOWEST: u32 = 2;
 
