@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// The version number of the protocol, which changes whenever a message changes.
-const PROTOCOL: u32 = 8;
+const PROTOCOL: u32 = 9;
 
 /// The task of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -428,7 +428,8 @@ impl Budget {
             && is_certain(&self.comparisons(), limit)
     }
 
-    /// The pairs of every server and load with the reference, as in the report.
+    /// The pairs of every server and load with the reference, as in the report before it adjusts
+    /// them for the speed of the cores.
     fn comparisons(&self) -> Vec<ByRestart> {
         self.compared(Role::Plain)
     }

@@ -107,7 +107,8 @@ pub struct Usage {
     pub gauged: Option<Gauged>,
     /// Voluntary context switches. `None` if unknown.
     pub switches: Option<u64>,
-    /// Involuntary context switches. `None` if unknown.
+    /// Involuntary context switches, including about 500 per second and core for the gauge. `None`
+    /// if unknown.
     pub preemptions: Option<u64>,
     /// Memory, threads and processes of the process tree, from a recent reading.
     #[serde(flatten)]

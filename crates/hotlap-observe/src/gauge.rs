@@ -28,6 +28,9 @@ const CALLS: u32 = 16;
 /// nothing (docs/lab-notebook.md, *A gauge on the core*).
 const SLOWEST: u32 = 2;
 
+/// A reading counts as at least this long, however coarse the clock is.
+const SHORTEST: Duration = Duration::from_nanos(CALLS as u64);
+
 /// System calls on some cores, and how long they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Gauged {
@@ -40,7 +43,8 @@ pub struct Gauged {
 impl Gauged {
     /// Returns what was timed after an earlier reading.
     pub fn since(self, before: Self) -> Self {
-        let (calls, ns) = (self.calls - before.calls, self.ns - before.ns);
+        let (calls, ns) =
+            (self.calls.saturating_sub(before.calls), self.ns.saturating_sub(before.ns));
         Self { calls, ns }
     }
 
@@ -102,7 +106,7 @@ fn keep_reading(core: usize, gauge: &Weak<Gauge>) {
     }
     let mut fastest = Duration::MAX;
     while let Some(gauge) = gauge.upgrade() {
-        let took = time_calls();
+        let took = time_calls().max(SHORTEST);
         fastest = fastest.min(took);
         gauge.add(took.min(fastest * SLOWEST));
         drop(gauge);
@@ -139,7 +143,11 @@ mod tests {
         }
         assert!(since().mean_ns().unwrap() > 1.0, "{:?}", since());
         assert_eq!(since().and(since()).mean_ns(), since().mean_ns());
+        let gone = Arc::downgrade(&gauge);
         drop((gauge, same));
-        assert_eq!(Gauge::on(core).read().mean_ns(), None, "a new gauge has read nothing");
+        while gone.strong_count() > 0 {
+            thread::sleep(EVERY);
+        }
+        assert!(!Weak::ptr_eq(&gone, &Arc::downgrade(&Gauge::on(core))));
     }
 }

@@ -143,9 +143,10 @@ fn refused(error: &io::Error) -> ObserveError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => ObserveError {
             what: WHAT.into(),
-            why: "the kernel does not permit tracing it, or another program traces it".to_owned(),
-            remedy: "end the other program, or run hotlap as root. In a container, start it with \
-                     --cap-add SYS_PTRACE"
+            why: "the kernel does not permit tracing the server, or another program traces it"
+                .to_owned(),
+            remedy: "end the other program, or run hotlap as root. If hotlap runs in a container, \
+                     start the container with --cap-add SYS_PTRACE"
                 .to_owned(),
         },
         _ => ObserveError {

@@ -69,7 +69,11 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
             if skipped as u64 == ENDLESS {
                 return Err((
                     Some(number),
-                    "the line has no end, so this is no access log: name another file".to_owned(),
+                    format!(
+                        "the line does not end within {} MB, so this file is not an access log: \
+                         name another file",
+                        ENDLESS / 1_000_000
+                    ),
                 ));
             }
         }

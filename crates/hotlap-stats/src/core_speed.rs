@@ -21,7 +21,10 @@ use crate::student::two_sided_p;
 const ALPHA: f64 = 1e-4;
 
 /// The smallest number of degrees of freedom for a server's own slope.
-const LEAST_DF: usize = 4;
+const LEAST_DF: usize = 8;
+
+/// The largest slope. On a busy host, five servers had slopes from 0.6 to 2.9.
+const STEEPEST: f64 = 4.0;
 
 /// A lap's figure, and how slow the server's cores were during the lap.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +33,7 @@ pub struct GaugedLap {
     pub server: usize,
     /// The restart.
     pub restart: u32,
-    /// The logarithm of the lap's figure.
+    /// The logarithm of the lap's figure: a time, which is longer on a slower core.
     pub figure: f64,
     /// The logarithm of the lap's gauge, minus the mean of these logarithms.
     pub gauge: f64,
@@ -66,7 +69,7 @@ impl CoreSpeed {
             .collect();
         let (fixed, precision) = mean(own.values(), 0.0)?;
         let df: usize = own.values().map(|slope| slope.df).sum();
-        if two_sided_p(fixed * precision.sqrt(), df as f64) > ALPHA {
+        if fixed < 0.0 || two_sided_p(fixed * precision.sqrt(), df as f64) > ALPHA {
             return None;
         }
         // DerSimonian and Laird 1986: the variance of slopes between servers, by moments.
@@ -79,7 +82,7 @@ impl CoreSpeed {
         let (mean, _) = mean(own.values(), between)?;
         let toward_mean = |own: &Slope| {
             let trust = between / (between + own.variance);
-            trust * own.slope + (1.0 - trust) * mean
+            (trust * own.slope + (1.0 - trust) * mean).clamp(0.0, STEEPEST)
         };
         let slopes = own.iter().map(|(server, own)| (*server, toward_mean(own))).collect();
         Some(Self { mean, slopes })

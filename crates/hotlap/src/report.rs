@@ -22,6 +22,8 @@ pub mod trend;
 pub mod verdict;
 pub mod warnings;
 
+use std::iter::zip;
+
 use serde::Serialize;
 
 use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
@@ -130,8 +132,16 @@ impl Report {
                 .first()
                 .and_then(|t| t.noise.clone())
                 .map(|noise| noise.citing(&run.host)),
-            warnings: [warnings::sentences(run, &analyses, &searches), explain::warnings(run)]
-                .concat(),
+            warnings: [
+                warnings::sentences(run, &analyses, &searches),
+                explain::warnings(run),
+                // A noise floor has this sentence too.
+                zip(&analyses, &tables)
+                    .filter(|(_, table)| table.noise.is_none())
+                    .filter_map(|(analysis, _)| verdict::adjusted(&analysis.speed))
+                    .collect(),
+            ]
+            .concat(),
             tables,
             capacity,
             explanations,

@@ -279,7 +279,7 @@ impl Searched {
     }
 
     /// Adds a lap at a rate. An excluded lap says nothing about the server. If the only fault was a
-    /// late generator, the generator may not manage the rate.
+    /// late generator, the rate may be too high for the generator.
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
         if !lap.counts() {
             let is_late = |violation: &Violation| matches!(violation, Violation::Late { .. });

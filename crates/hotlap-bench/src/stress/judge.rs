@@ -287,8 +287,9 @@ impl fmt::Display for Reason {
             Self::SlowAfter(share) => {
                 write!(f, "{:.0}% of its throughput after the attack", share * 100.0)
             }
+            Self::Errors(_, 0, _) => f.write_str("normal clients got no response"),
             Self::Errors(failed, asked, most) => {
-                write!(f, "{failed} of {asked} requests of normal clients failed")?;
+                write!(f, "{failed} of {asked} requests from normal clients failed")?;
                 most.map_or(Ok(()), |most| write!(f, ", mostly: {}", words(most)))
             }
             Self::Memory(before, after) => {
@@ -416,7 +417,7 @@ mod tests {
     #[test]
     fn errors_of_normal_clients_are_hurt_beyond_the_share_that_failed_before() {
         let hurt = Observed { during: pace(9_000, 2_000_000, 10), ..calm() };
-        let why = "10 of 9010 requests of normal clients failed, mostly: timeout";
+        let why = "10 of 9010 requests from normal clients failed, mostly: timeout";
         assert_eq!(judged(hurt), (Impact::Failing, vec![why.to_owned()]));
         let as_ever = Observed {
             before: pace(9_000, 2_000_000, 10),

@@ -22,7 +22,7 @@ struct Topology {
     cores: Vec<Vec<usize>>,
     /// The number of cores of the fastest kind, which come first.
     fast: usize,
-    /// The relative speed of each hardware thread. Empty if all threads are alike.
+    /// A number for each hardware thread, larger for a faster one. Empty if unknown.
     speeds: BTreeMap<usize, u64>,
     /// Whether the CPU quota leaves cores unused.
     limited: bool,
@@ -145,7 +145,8 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     vec![note]
 }
 
-/// Returns the relative speed of each hardware thread. Empty if all threads are alike.
+/// Returns a number for each hardware thread, larger for a faster one: the capacity on ARM, and 1
+/// or 0 on x86 with two kinds of cores. Empty if the kernel names neither.
 fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     // On x86 with two kinds of cores, the kernel has a PMU for each kind.
     let kind = |name: &str| {

@@ -179,11 +179,17 @@ impl Starting<'_> {
             database: database.and_then(|database| database.sampler()),
             copy: database.map(|database| DatabaseCopy::of(database, self.order.number)),
             own: self.order.cores.clone(),
-            gauge: Some(&self.order.cores[..]).filter(|own| !own.is_empty()).map(Gauge::on),
+            gauge: Some(&self.order.cores[..]).filter(|own| self.is_gauged(own)).map(Gauge::on),
             all: self.order.all_cores.clone(),
             ..LocalServer::default()
         };
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
+    }
+
+    /// Whether the server gets a gauge on these cores. A gauge would add context switches to what
+    /// instruments observe.
+    fn is_gauged(&self, own: &[usize]) -> bool {
+        !own.is_empty() && !self.order.observes
     }
 
     /// Creates the server's copy of the database and the files of the contract `static`, if it

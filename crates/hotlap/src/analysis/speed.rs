@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{CoreSpeed, GaugedLap, Share};
 
-use crate::model::{Lap, Run};
+use crate::model::{Lap, Role, Run, Server};
+
+/// Nothing is adjusted unless each server has a gauge in this share of its laps. A sample from
+/// another host may be lost.
+const GAUGED: f64 = 0.9;
 
 /// How the figures under one load depend on the speed of the servers' cores.
 #[derive(Debug, Default)]
@@ -29,12 +33,16 @@ impl Speed {
         let mut speed = Self { node_of, ..Self::default() };
         let is_own = |lap: &&Lap| lap.load == load && run.is_main(lap) && lap.counts();
         let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
+        if run.loads[load].rate.is_some() || !are_comparable(run, &laps) {
+            return speed;
+        }
         let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
         for (lap, gauge) in laps.iter().filter_map(|lap| Some((lap, gauge(lap)?))) {
             nodes.entry(speed.node(lap)).or_default().push(gauge);
         }
         let mean = |gauges: &[f64]| gauges.iter().sum::<f64>() / gauges.len() as f64;
         speed.usual = nodes.iter().map(|(node, gauges)| (*node, mean(gauges))).collect();
+        // A slow core makes both figures larger.
         let gauged = |lap: &Lap, figure: Option<f64>| {
             let (figure, gauge) = (figure?.ln(), speed.relative(lap)?);
             Some(GaugedLap { server: lap.server, restart: lap.restart, figure, gauge })
@@ -46,7 +54,11 @@ impl Speed {
         };
         let squares: Vec<f64> =
             laps.iter().filter_map(|lap| Some(speed.relative(lap)?.powi(2))).collect();
-        let (cost, rate) = (fit(Lap::cost_ns), fit(free_rate));
+        let is_limited = laps
+            .iter()
+            .any(|lap| lap.is_generator_limited() && run.servers[lap.server].role != Role::Ceiling);
+        let cost = fit(Lap::cost_ns);
+        let rate = if is_limited { None } else { fit(free_time) };
         let varied = if squares.is_empty() { 0.0 } else { mean(&squares).sqrt().exp_m1() };
         Self { cost, rate, varied, ..speed }
     }
@@ -73,9 +85,9 @@ impl Speed {
     /// generator limits do not depend on the speed of the server's cores.
     pub(super) fn rate_share(&self, lap: &Lap) -> Share {
         let share = lap.rate_share();
-        let rate = self.rate.as_ref().filter(|_| free_rate(lap).is_some());
+        let rate = self.rate.as_ref().filter(|_| free_time(lap).is_some());
         // The number of responses is not adjusted, because a round without a response has stalled.
-        Share { of: share.of / self.factor(rate, lap), ..share }
+        Share { of: share.of * self.factor(rate, lap), ..share }
     }
 
     fn factor(&self, speed: Option<&CoreSpeed>, lap: &Lap) -> f64 {
@@ -94,11 +106,27 @@ impl Speed {
 }
 
 fn gauge(lap: &Lap) -> Option<f64> {
-    Some(lap.usage.as_ref()?.gauged?.mean_ns()?.ln())
+    lap.usage.as_ref()?.gauged?.mean_ns().map(f64::ln).filter(|log| log.is_finite())
 }
 
-/// Returns the requests/s of a lap in a closed loop, unless the generator limited them.
-fn free_rate(lap: &Lap) -> Option<f64> {
-    let is_free = lap.rate().is_none() && !lap.is_generator_limited() && lap.outcome.responses > 0;
-    is_free.then(|| lap.requests_per_s())
+/// Returns the time per response of a lap, unless the generator limited it.
+fn free_time(lap: &Lap) -> Option<f64> {
+    let is_free = !lap.is_generator_limited() && lap.outcome.responses > 0;
+    is_free.then(|| 1.0 / lap.requests_per_s())
+}
+
+/// Whether gauges of the servers can be compared. All servers must have the same cores, and a
+/// gauge. The ratio of an adjusted server to another would change with the speed of the cores.
+fn are_comparable(run: &Run, laps: &[&Lap]) -> bool {
+    let cores = |server: &Server| server.cpus.as_ref().map(|(cores, _)| *cores);
+    let mut all = run.servers.iter().filter(|server| server.role != Role::Ceiling).map(cores);
+    let first = all.next();
+    let mut gauged = BTreeMap::<usize, (usize, usize)>::new();
+    for lap in laps {
+        let (with, of) = gauged.entry(lap.server).or_default();
+        *with += usize::from(gauge(lap).is_some());
+        *of += 1;
+    }
+    all.all(|cores| Some(cores) == first)
+        && gauged.values().all(|(with, of)| *with as f64 >= GAUGED * *of as f64)
 }

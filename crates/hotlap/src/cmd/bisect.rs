@@ -288,7 +288,7 @@ impl Bisection<'_> {
     fn confirm(&mut self) -> anyhow::Result<Option<Exit>> {
         let (places, _) = self.likeliest();
         let named = self.named(places.clone());
-        self.console.note(&format!("The next race confirms {named} from fresh starts."));
+        self.console.note(&format!("The next race tests {named} again, from fresh starts."));
         let pair = [places.start() - 1, *places.end()];
         let others: Vec<usize> =
             pair.into_iter().filter(|place| (1..self.last()).contains(place)).collect();

@@ -278,7 +278,10 @@ impl LoadView {
     fn show(&mut self, progress: Progress) {
         let rate = progress.responses as f64 / self.began.elapsed().as_secs_f64();
         let rate = number::rate(rate);
-        self.live.phase(format!("{rate} requests/s, {} failed", progress.failures));
+        self.live.phase(format!(
+            "{rate} requests/s, {}",
+            number::plural(progress.failures as usize, "error")
+        ));
     }
 
     fn clear(&mut self) {

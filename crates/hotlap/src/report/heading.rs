@@ -152,9 +152,13 @@ pub(super) fn state_note(run: &Run) -> String {
              are from {laps} so far."
         ),
         RunState::Interrupted => {
-            let next = match run.suite {
-                Some(_) => " `hotlap run --resume` with the same suite continues it.",
-                None => "",
+            let next = match &run.suite {
+                Some(suite) => {
+                    format!(
+                        " `hotlap run --suite {suite} --resume` continues the suite's last run."
+                    )
+                }
+                None => String::new(),
             };
             format!("This run was interrupted. The figures are from {laps} until then.{next}")
         }

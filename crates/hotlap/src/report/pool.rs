@@ -154,15 +154,15 @@ fn why(apart: &Apart) -> String {
                 .to_owned()
         }
         Apart::Noise { own, pool } => format!(
-            "its noise floor is {}, but {} on the median node. Look for what else runs on the \
-             node, remove the store and run the shard again.",
+            "its noise floor is {}, and the median of all shards is {}. Look for what else runs \
+             on the node, remove the store and run the shard again.",
             spread(own.exp_m1()),
             spread(pool.exp_m1())
         ),
         Apart::Ceiling { own, pool } => format!(
-            "its ceiling, the same program everywhere, costs {} µs per request, but {} µs on the \
-             median node. Possibly the node has another clock rate, or is shared: compare it with \
-             the others before you include it.",
+            "its ceiling, the same program everywhere, costs {} µs per request, and the median \
+             of all shards is {} µs. Possibly the node has another clock rate, or is shared: \
+             compare it with the others before you include it.",
             us(*own),
             us(*pool)
         ),

@@ -232,7 +232,7 @@ fn sentence(server: &StressedServer) -> Option<String> {
     }
     let worse: Vec<String> = [
         (Impact::Down, "down after"),
-        (Impact::Failing, "requests of normal clients failed under"),
+        (Impact::Failing, "requests from normal clients failed under"),
         (Impact::Degraded, "did not fully recover from"),
         (Impact::Slowed, "normal clients slowed by"),
     ]

@@ -35,7 +35,7 @@ pub enum Judged {
         /// The percentage, rounded up.
         within_percent: f64,
     },
-    /// The difference is not significant, and the interval reaches further than 5 per cent from 1.
+    /// The difference is not significant, and the interval reaches further than 5% from 1.
     NotDecided,
     /// The ends of the interval differ by a factor of two or more, or the interval has no ends.
     NotMeasured,
@@ -241,13 +241,13 @@ impl Noise {
             .filter_map(|(band, what)| Some((band.filter(|band| *band < UNKNOWN)?, what)))
             .map(|(band, what)| format!("{} in {what}", spread(band)))
             .collect();
-        let adjusted = adjusted(&analysis.speed);
+        let adjusted = adjusted(&analysis.speed).map_or(String::new(), |words| format!(" {words}"));
         let sentence = match known.is_empty() {
             true => {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };
                 format!(
                     "Noise floor ({server} against itself): not known, because it needs more \
-                     {level}."
+                     {level}.{adjusted}"
                 )
             }
             false => {
@@ -269,16 +269,18 @@ impl Noise {
     }
 }
 
-/// Returns a sentence about figures that are adjusted for the speed of the servers' cores.
-fn adjusted(speed: &Speed) -> String {
+/// Returns a sentence about figures, if they are adjusted for the speed of the servers' cores.
+pub fn adjusted(speed: &Speed) -> Option<String> {
     let figures = match (speed.cost.is_some(), speed.rate.is_some()) {
         (true, true) => "CPU time and requests/s are",
         (true, false) => "CPU time is",
         (false, true) => "Requests/s are",
-        (false, false) => return String::new(),
+        (false, false) => return None,
     };
     let varied = percent(speed.varied * 100.0);
-    format!(" {figures} adjusted for the speed of the servers' cores, which varied by {varied}.")
+    Some(format!(
+        "{figures} adjusted for the speed of the servers' cores, which varied by {varied}."
+    ))
 }
 
 impl MeasureNoise {

@@ -418,7 +418,7 @@ pub(super) fn violation(violation: &Violation) -> String {
     match violation {
         Violation::LittlesLaw { off } => {
             format!(
-                "connections differ from rate × latency by {}% (Little's law)",
+                "requests in flight differ from rate × latency by {}% (Little's law)",
                 grouped(*off, 1)
             )
         }

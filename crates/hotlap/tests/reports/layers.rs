@@ -62,7 +62,7 @@ fn a_step_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
     assert!(report.layers[2].cpu_us.is_none() && report.layers[1].cost.is_some());
 }
 
-/// The second step drops work at full load. Half of its laps are at a rate that the step can serve.
+/// The second step drops work at full load. A third of its laps are at a rate that the step can serve.
 #[test]
 fn laps_at_a_rate_do_not_make_up_for_work_that_is_dropped_at_full_load() {
     let step = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0]);

@@ -134,8 +134,8 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
       scenario    verdict       share              p99  errors  other clients                         memory
       garbage     unaffected      93%  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
       2,000 idle  down             0%                –       8  1,000 closed, 1,000 refused
-      2,000 idle: the server exited with code 1; 8 of 8 requests of normal clients failed; normal clients had 0%
-      of their fair throughput
+      2,000 idle: the server exited with code 1; 8 of 8 requests from normal clients failed; normal clients had
+      0% of their fair throughput
         | too many open files
 
     go/net-http withstands 1 of 2 scenarios; down after 2,000 idle.

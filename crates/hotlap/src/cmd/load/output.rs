@@ -29,10 +29,10 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));
     let failures = outcome.failures.total();
     out += &format!(
-        "  requests/s  {:<12}{} correct responses, {} errors\n",
+        "  requests/s  {:<12}{}, {}\n",
         rate(loaded.rate()),
-        count(outcome.responses),
-        count(failures)
+        plural(outcome.responses as usize, "correct response"),
+        plural(failures as usize, "error")
     );
     let up = outcome.connections;
     if up.established < up.requested {

@@ -118,8 +118,8 @@ impl RunHosts {
         let find = if url.is_some() { Programs::find_client } else { Programs::find };
         let programs = find(programs.as_deref()).or_else(|why| {
             usage(format!(
-                "{why}: install it with `apt install postgresql` or `brew install postgresql`, or \
-                 name the folder of its programs with --postgres"
+                "{why}. Install PostgreSQL with `apt install postgresql` or `brew install \
+                 postgresql`, or name the folder of its programs with --postgres"
             ))
         })?;
         let cores = match url {

@@ -165,7 +165,9 @@ pub(super) fn have_hosts(
         );
     }
     if count > 0 && !scenarios.is_empty() {
-        return usage("a stress test generates its load on this machine: leave out --generator-on");
+        return usage(
+            "stress scenarios load the servers from this machine: leave out --generator-on",
+        );
     }
     match loads.iter().find(|load| load.shape.connections < count) {
         Some(load) => usage(format!(
