@@ -86,8 +86,8 @@ impl Speed {
         Some(Share { amount: own.amount + database.amount, ..own })
     }
 
-    /// Returns a lap's requests/s at the mean speed of the cores. The requests/s of a server that the
-    /// generator limits do not depend on the speed of the server's cores.
+    /// Returns a lap's requests/s at the mean speed of the cores. If the generator limits a server,
+    /// its requests/s do not depend on the speed of its cores.
     pub(super) fn rate_share(&self, lap: &Lap) -> Share {
         let share = lap.rate_share();
         let rate = self.rate.as_ref().filter(|_| !self.limited.contains(&lap.server));
