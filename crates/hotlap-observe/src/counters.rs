@@ -164,7 +164,8 @@ fn refused(error: &io::Error) -> ObserveError {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => ObserveError {
             what: WHAT.into(),
-            why: "this machine has no PMU, like most virtual machines".to_owned(),
+            why: "this machine has no PMU that the kernel can use, like most virtual machines"
+                .to_owned(),
             remedy: "run on bare metal, or give the virtual machine a PMU (KVM: -cpu host,pmu=on)"
                 .to_owned(),
         },

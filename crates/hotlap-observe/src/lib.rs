@@ -78,8 +78,8 @@ impl Uncounted {
     pub fn open(_supervisor: u32) -> Result<Self, ObserveError> {
         Err(ObserveError {
             what: "instructions and cycles".into(),
-            why: "they are counted on Linux only".to_owned(),
-            remedy: "CPU time per request is measured without them".to_owned(),
+            why: "hardware counters are read on Linux only".to_owned(),
+            remedy: "run hotlap on Linux".to_owned(),
         })
     }
 

@@ -201,7 +201,7 @@ pub struct ObserveError {
 
 /// The remedy if the system has no such instrument.
 #[cfg(target_os = "linux")]
-pub(crate) const GOES_WITHOUT: &str = "the rest is observed without it";
+pub(crate) const GOES_WITHOUT: &str = "hotlap continues without this instrument";
 
 /// Explains why perf_event_open(2) refuses an event.
 #[cfg(target_os = "linux")]
@@ -224,7 +224,8 @@ fn refusal_at(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> O
             "allow them with: sudo sysctl kernel.perf_event_paranoid=1, or run hotlap as root",
         ),
         (Some(libc::EACCES | libc::EPERM), _) => (
-            "a container or a security policy forbids perf events".to_owned(),
+            "the kernel refuses perf events, possibly because of a container or a security policy"
+                .to_owned(),
             "run outside of the container, or start it with --cap-add PERFMON and a seccomp profile \
              that permits perf_event_open",
         ),
@@ -232,7 +233,7 @@ fn refusal_at(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> O
             ("hotlap may not open enough files".to_owned(), "raise the limit with: ulimit -n 65536")
         }
         (Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV), _) => (
-            "this kernel is built without it".to_owned(),
+            "this kernel does not offer the perf event".to_owned(),
             "use a kernel built with CONFIG_PERF_EVENTS",
         ),
         _ => (error.to_string(), GOES_WITHOUT),

@@ -82,8 +82,8 @@ impl Observer {
             Some((_, Ok(device))) => Ok(device),
             Some((_, Err(error))) => Err(error.clone()),
             None => Err(ObserveError {
-                what: "this".into(),
-                why: "it is not supported on this system".to_owned(),
+                what: "the server".into(),
+                why: "instruments work on Linux only".to_owned(),
                 remedy: "run hotlap on Linux".to_owned(),
             }),
         }

@@ -41,8 +41,8 @@ impl Owner {
         match self {
             Self::Started => None,
             Self::Others(tops) => Some(format!(
-                "the server is {}, which hotlap did not start: its CPU time includes its child \
-                 processes, and it is not frozen while other servers are measured",
+                "the server is {}, which hotlap did not start. CPU time includes child processes, \
+                 and hotlap does not freeze this server while other servers are measured",
                 names(tops)
             )),
             Self::Unknown(why) => Some(format!("CPU time is unknown: {why}")),

@@ -54,8 +54,8 @@ impl Search<'_> {
         let sockets = match self.tables.listening(endpoint) {
             Ok(sockets) if sockets.is_empty() => {
                 return Owner::Unknown(
-                    "no process on this machine listens there, so connections are forwarded, \
-                     for instance to a container. Use the server's own address instead"
+                    "no process on this machine listens there, so connections are possibly \
+                     forwarded, for instance to a container. Use the server's own address instead"
                         .to_owned(),
                 );
             }

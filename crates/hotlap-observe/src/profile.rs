@@ -165,7 +165,8 @@ impl Device for Profiler {
             limits.push(ObserveError {
                 what: "functions that the server's runtime compiles".into(),
                 why: "the runtime does not list them in a perf map".to_owned(),
-                remedy: "add the runtime's flags for a perf map to [explain] env in server.toml"
+                remedy: "start the runtime with its flags for a perf map (in the catalogue: \
+                         [explain] env in server.toml)"
                     .to_owned(),
             });
         }

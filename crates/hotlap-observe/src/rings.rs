@@ -161,7 +161,8 @@ fn open(builder: &Builder<'_>, thread: u32, core: usize) -> io::Result<Option<Co
 /// Returns the cores that are online.
 fn online() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    cpus::parse(&text).ok_or_else(|| io::Error::other(format!("cores that are online: {text}")))
+    let unreadable = || io::Error::other(format!("{text:?} is not a list of cores"));
+    cpus::parse(&text).ok_or_else(unreadable)
 }
 
 /// Returns the threads to attach an event to, so that all other threads inherit the event. The

@@ -32,8 +32,8 @@ const AT_FULL_SPEED: &str = "system calls at full speed";
 
 /// Adds what happens without the tracepoint to the remedy for a refused tracepoint.
 fn counted_by_ptrace(mut refused: ObserveError) -> ObserveError {
-    refused.remedy += ". Without it, ptrace stops the server at each call, so calls that depend on \
-                       timing, such as epoll_wait, are counted too often";
+    refused.remedy += ". hotlap uses ptrace instead, which stops the server at each call. Calls \
+                       that depend on timing, such as epoll_wait, are counted too often";
     refused
 }
 
@@ -274,8 +274,8 @@ fn described() -> Result<(u64, usize), ObserveError> {
         ("only root may read tracefs", "run hotlap as root")
     } else if Path::new(MOUNTS[0]).exists() {
         (
-            "tracefs is not mounted",
-            "mount it with `sudo mount -t tracefs tracefs /sys/kernel/tracing`",
+            "tracefs is not mounted, or this kernel is built without tracing of system calls",
+            "mount tracefs with `sudo mount -t tracefs tracefs /sys/kernel/tracing`",
         )
     } else {
         (

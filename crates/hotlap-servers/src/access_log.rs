@@ -54,7 +54,7 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
     // The magic numbers of gzip (RFC 1952 section 2.3.1) and Zstandard (RFC 8878 section 3.1.1).
     let start = log.fill_buf().map_err(failed)?;
     if start.starts_with(&[0x1f, 0x8b]) || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        return Err((None, "it is compressed: unpack it first".to_owned()));
+        return Err((None, "the log is compressed: unpack it first".to_owned()));
     }
     let (mut reader, mut line) = (LogReader::new(replay), Vec::new());
     for number in 1.. {
@@ -261,7 +261,11 @@ impl LogReader {
         match self.first {
             _ if of == 0 => (None, "the log is empty".to_owned()),
             Some((line, Cause::NoTime)) if lines == of => {
-                (Some(line), "no line has a time: use --replay order".to_owned())
+                let what = format!(
+                    "0 of {of} lines can be sent: this line has no time. --replay order needs no \
+                     times"
+                );
+                (Some(line), what)
             }
             Some((line, cause)) if lines == of => {
                 let what = format!(
@@ -602,7 +606,10 @@ mod tests {
         assert!(error(post.as_bytes(), LINES).1.contains("--unsafe-methods"));
         let timed = Replay { order: ReplayOrder::Times { speed: 1.0 }, ..LINES };
         let (line, what) = error(br#"{"request":"GET / HTTP/1.1","status":200}"#, timed);
-        assert_eq!((line, what.as_str()), (Some(1), "no line has a time: use --replay order"));
+        assert_eq!(line, Some(1));
+        let expected =
+            "0 of 1 lines can be sent: this line has no time. --replay order needs no times";
+        assert_eq!(what, expected);
         let missing = read(Path::new("/none/access.log"), LINES).unwrap_err().to_string();
         assert!(missing.starts_with("/none/access.log: cannot read it: "), "{missing}");
     }

@@ -36,8 +36,7 @@ pub enum CatalogueError {
         why: String,
     },
     /// No server has this name.
-    #[error("no server {name:?} in the catalogue{} {}", if nearest.is_empty() { ';' } else { ':' },
-            meant(nearest))]
+    #[error("no server {name:?} in the catalogue: {}", meant(nearest))]
     Unknown {
         /// The name as typed.
         name: String,
@@ -248,7 +247,7 @@ variants.fast = {}
         );
         assert_eq!(
             words("cobol/cics"),
-            "no server \"cobol/cics\" in the catalogue; `hotlap list` shows all servers"
+            "no server \"cobol/cics\" in the catalogue: `hotlap list` shows all servers"
         );
     }
 

@@ -228,7 +228,7 @@ impl Checker<'_> {
             phase: "start".to_owned(),
             cause: error.to_string(),
             log_tail: Vec::new(),
-            remedy: "set HOTLAP_CACHE to a writable folder".to_owned(),
+            remedy: "remove that folder, or set HOTLAP_CACHE to a writable folder".to_owned(),
         })?;
         Ok(launch.with_certificate(&certificate, Tls::with(HOST.to_owned())))
     }
@@ -307,7 +307,10 @@ impl Checker<'_> {
             );
             checks.push(Check {
                 name: "side effect".to_owned(),
-                expected: format!("{} lines per request in {}", counts.per_request, counts.file),
+                expected: match counts.per_request {
+                    1 => format!("1 line per request in {}", counts.file),
+                    lines => format!("{lines} lines per request in {}", counts.file),
+                },
                 pass: outcome.is_ok(),
                 got: outcome.err().unwrap_or_default(),
             });
@@ -370,7 +373,7 @@ impl Checker<'_> {
                             phase: "verify".to_owned(),
                             cause,
                             log_tail: Vec::new(),
-                            remedy: "start it by hand and try it with curl".to_owned(),
+                            remedy: "send the request with curl to see the response".to_owned(),
                         });
                         return;
                     }
@@ -419,20 +422,21 @@ struct ToCheck<'a> {
 fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     if row.outcome != CheckOutcome::Passed {
         if let ServerState::Ended(exit) = server.state() {
-            row.notes.push(format!("it {exit} during the check"));
+            row.notes.push(format!("the server {exit} during the check"));
         }
         let log_tail = server.tail();
         if !log_tail.is_empty() {
-            row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
+            row.notes.push(format!("the server's last lines: {}", log_tail.join("\n")));
         }
     }
     let Some(stopped) = Box::new(server).stop(GRACE) else { return };
     if stopped.ignored_sigterm {
-        row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
+        let s = GRACE.as_secs();
+        row.notes.push(format!("the server ignored SIGTERM for {s} s and was killed"));
     }
     if !stopped.left_behind.is_empty() {
         let left = stopped.left_behind.join(", ");
-        row.notes.push(format!("it left child processes behind: {left}"));
+        row.notes.push(format!("the server left child processes behind: {left}"));
     }
     if !stopped.survivors.is_empty() {
         let survivors = stopped.survivors.join(", ");
@@ -463,7 +467,7 @@ fn listens_at(up: &Up<LocalServer>, host: IpAddr) -> Check {
     let others: BTreeSet<SocketAddr> = up.server.sockets().into_iter().filter(is_wrong).collect();
     Check {
         name: "address".to_owned(),
-        expected: format!("a socket at $HOST ({host}) alone"),
+        expected: format!("sockets at $HOST ({host}) only"),
         pass: others.is_empty(),
         got: others.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }

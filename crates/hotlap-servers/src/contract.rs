@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(check("Hello World 1700000001500"), Ok(()));
         assert_eq!(
             check("Hello World 1700000002000").unwrap_err(),
-            "body \"Hello World 1700000002000\": its clock is 1500 ms off"
+            "body \"Hello World 1700000002000\": the time is 1500 ms off"
         );
         assert!(check("Hello World 1700000000").unwrap_err().ends_with("ms off"));
         assert_eq!(check("Hello World").unwrap_err(), "body \"Hello World\"");

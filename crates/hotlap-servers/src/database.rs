@@ -218,7 +218,7 @@ impl Database {
                 Cluster::of_the_user(url).map_err(|e| unlikely("cannot choose names", e))?;
             let mut database = Self::within(setting, cluster, logs, stop);
             database.drop_left().map_err(|failure| ServerFailure {
-                remedy: "see whether --database has the right URL".to_owned(),
+                remedy: "check the URL of --database".to_owned(),
                 ..failure
             })?;
             database.has_databases = true;
@@ -229,11 +229,12 @@ impl Database {
             failure(format!("{what}: {error}"), "free disk space, or set TMPDIR to another folder")
         };
         let owner = Owner::of_servers();
-        let folder = Folder::new(logs, &owner).map_err(|e| failed("cannot make a folder", e))?;
+        let folder = Folder::new(logs, &owner)
+            .map_err(|e| failed("cannot make a folder for PostgreSQL", e))?;
         let password = random_text().map_err(|e| unlikely("cannot make a password", e))?;
         folder.write(PASSWORD, &password).map_err(|e| failed("cannot write the password", e))?;
-        let port =
-            free_port([127, 0, 0, 1].into()).map_err(|e| unlikely("no local port is free", e))?;
+        let port = free_port([127, 0, 0, 1].into())
+            .map_err(|e| unlikely("cannot reserve a local port", e))?;
         let place = Place { setting: &setting, owner, folder: folder.path(), logs, supervisor };
         place.make_cluster(&stop)?;
         let process = Some(place.serve(port)?);

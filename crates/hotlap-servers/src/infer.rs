@@ -254,7 +254,7 @@ fn settle(
     let differs = !varies.is_empty() || right.iter().any(|seen| seen.1 != length);
     let note = if right.len() < seen.len() || !same_status {
         Some(format!(
-            "its first {} responses differ ({}), so only the status is checked. Wrong responses \
+            "the first {} responses differ ({}), so only the status is checked. Wrong responses \
              count as errors",
             seen.len(),
             tally(&seen)
@@ -275,14 +275,15 @@ fn settle(
         )
     } else if seen.len() == 1 {
         Some(format!(
-            "{} is not safe to repeat, so it was sent once before the load, and only the status is \
-             checked (--expect-body checks the body too)",
+            "{} is not safe to repeat, so hotlap sends the request once before the load. Only the \
+             status is checked (--expect-body, or expect_body in a requests file, checks the body \
+             too)",
             exchange.method
         ))
     } else if exchange.varies(fields) && differs {
         Some(
-            "its response varies with the request, so only the status is checked (expect_body in \
-             the requests file checks the body too)"
+            "the response varies with the request, so only the status is checked (expect_body in \
+             a requests file checks the body too)"
                 .to_owned(),
         )
     } else {
@@ -303,12 +304,12 @@ fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> Stri
             format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
-            "{name}: got {}, so the server is not ready. Try again once it is",
+            "{name}: got {}, so the server is possibly not ready. Try again once it is",
             described(answer)
         ),
         (Some(answer), _) => format!(
             "{name}: got {}. Set the right path with --path, or accept this status with \
-             --expect-status {}",
+             --expect-status {}. In a requests file, use path or expect_status",
             described(answer),
             answer.status
         ),
@@ -342,7 +343,7 @@ fn content(
     let (least, most) = (lengths.iter().min().unwrap_or(&0), lengths.iter().max().unwrap_or(&0));
     if least != most {
         let note = format!(
-            "its response varies in length ({least} to {most} bytes), so only status and framing \
+            "the response varies in length ({least} to {most} bytes), so only status and framing \
              are checked"
         );
         return (Content::Any, Some(note));
@@ -356,7 +357,7 @@ fn content(
     };
     if let Some(counter) = varies.iter().find(is_counter) {
         let note = format!(
-            "a number in its response varies ({}) and may grow, so only status and framing are \
+            "a number in the response varies ({}) and may grow, so only status and framing are \
              checked",
             part(counter)
         );
@@ -365,7 +366,7 @@ fn content(
     let parts: Vec<String> = varies.iter().take(3).map(part).collect();
     let more = if varies.len() > 3 { ", …" } else { "" };
     let note =
-        format!("parts of its response vary ({}{more}) and are not compared", parts.join(", "));
+        format!("parts of the response vary ({}{more}) and are not compared", parts.join(", "));
     (Content::Bytes { bytes: first, varies }, Some(note))
 }
 
@@ -386,11 +387,10 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
     match () {
         () if same => None,
         () if own.iter().filter(is_word).eq(other.iter().filter(is_word)) => {
-            Some(format!("its response differs from the response of {name} only in white space"))
+            Some(format!("the response differs from the response of {name} only in white space"))
         }
         () => Some(format!(
-            "its response is {}, but {name} responds with {}: the two servers do not do the same \
-             work",
+            "the response is {}, but {name} responds with {}: the servers do not do the same work",
             told(own),
             told(other)
         )),
@@ -443,11 +443,11 @@ mod tests {
         };
         let note = |own: &[u8], other: &[u8]| difference(&contract(own), ("b", &contract(other)));
         assert_eq!(note(b"a", b"a"), None);
-        let said = "its response differs from the response of b only in white space";
+        let said = "the response differs from the response of b only in white space";
         assert_eq!(note(b"{\"id\": 1}\n", b"{\"id\":1}").as_deref(), Some(said));
         let said = note(b"\x1f\x8b\x08\x00", b"page").unwrap();
         assert!(
-            said.starts_with("its response is 4 bytes of gzip, but b responds with "),
+            said.starts_with("the response is 4 bytes of gzip, but b responds with "),
             "{said}"
         );
     }
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(content, Content::Any);
         assert_eq!(
             note,
-            "a number in its response varies (\"7\") and may grow, so only status and framing are \
+            "a number in the response varies (\"7\") and may grow, so only status and framing are \
              checked"
         );
     }
@@ -489,7 +489,7 @@ mod tests {
     fn a_varying_length_is_reported() {
         let (content, note) = inferred(&["a", "abc"]);
         assert_eq!(content, Content::Any);
-        assert!(note.starts_with("its response varies in length (1 to 3 bytes)"));
+        assert!(note.starts_with("the response varies in length (1 to 3 bytes)"));
     }
 
     #[test]
@@ -503,8 +503,8 @@ mod tests {
         let told = |content| difference(&custom(content), ("go/net-http", &hello));
         assert_eq!(
             told(Content::exactly(b"Hi")).unwrap(),
-            "its response is \"Hi\", but go/net-http responds with \"Hello, World!\": the two \
-             servers do not do the same work"
+            "the response is \"Hi\", but go/net-http responds with \"Hello, World!\": the servers \
+             do not do the same work"
         );
         assert_eq!(told(Content::exactly(b"Hello, World!")), None);
         assert_eq!(told(Content::Any), None);

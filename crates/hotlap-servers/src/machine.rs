@@ -389,14 +389,15 @@ impl Machine {
             |what: String, remedy: &str| doubts.push(Doubt { what, remedy: remedy.to_owned() });
         if self.allowed == 1 {
             doubt(
-                "server and load generator share the only core".to_owned(),
+                "only one core is available, which server and generator share on this machine"
+                    .to_owned(),
                 "compare CPU time per request, or use a machine with two cores",
             );
         }
         if let Some(quota) = self.quota.filter(|&quota| quota < self.allowed as f64) {
             doubt(
-                format!("the CPU quota is {quota:.1} cores, and throttling distorts results"),
-                "lift it, and pin the container to whole cores instead (--cpuset-cpus)",
+                format!("the CPU quota is {quota:.1} cores, so throttling may distort results"),
+                "lift the quota, and pin a container to whole cores instead (--cpuset-cpus)",
             );
         }
         if let Some(steal) = self.steal.filter(|&steal| steal >= STEAL_LIMIT) {
@@ -423,7 +424,8 @@ impl Machine {
             _ => {}
         }
         if self.battery == Some(true) {
-            doubt("the machine runs on battery and saves power".to_owned(), "plug it in");
+            let what = "the machine runs on battery and possibly saves power";
+            doubt(what.to_owned(), "plug it in");
         }
         if let Some(governor) = self.governor.as_ref().filter(|name| *name != "performance") {
             doubt(
@@ -611,15 +613,15 @@ mod tests {
         assert_eq!(
             told,
             [
-                "server and load generator share the only core; compare CPU time per request, or \
-                 use a machine with two cores",
-                "the CPU quota is 0.5 cores, and throttling distorts results; lift it, \
-                 and pin the container to whole cores instead (--cpuset-cpus)",
+                "only one core is available, which server and generator share on this machine; \
+                 compare CPU time per request, or use a machine with two cores",
+                "the CPU quota is 0.5 cores, so throttling may distort results; lift the quota, \
+                 and pin a container to whole cores instead (--cpuset-cpus)",
                 "before the run, the hypervisor gave 4% of the CPU time to other machines; use a \
                  machine with dedicated cores, or compare CPU time per request",
                 "before the run, other processes used 31% of the CPU; stop them (see top), use \
                  --high-priority, or compare CPU time per request, which suffers less",
-                "the machine runs on battery and saves power; plug it in",
+                "the machine runs on battery and possibly saves power; plug it in",
                 "the frequency governor is powersave, so the clock speed may vary; set it \
                  with: sudo cpupower frequency-set -g performance",
             ]

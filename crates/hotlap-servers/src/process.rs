@@ -509,7 +509,7 @@ pub enum StartError {
     Empty,
     /// The working directory cannot be entered.
     #[error(
-        "cannot enter the folder {}: {cause}. Create it, or correct `cwd`",
+        "cannot enter the folder {}: {cause}. Check that the folder exists and can be entered",
         path.display()
     )]
     Folder {
@@ -557,14 +557,14 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
             "its interpreter is missing: install the interpreter that its first line names, or \
              build the program for this machine"
         }
-        libc::ENOENT if local => "check the path, and that it has been built",
-        libc::ENOENT => "install it or give its full path",
-        libc::EACCES => "make it executable with chmod +x",
+        libc::ENOENT if local => "check the path, and whether the program is built",
+        libc::ENOENT => "install the program, or give its full path",
+        libc::EACCES => "make the program executable with chmod +x",
         libc::ENOEXEC => {
-            "it is neither a program for this machine nor a script with a #! line: build it here, \
-             or put its interpreter before it in the command"
+            "the file is neither a program for this machine nor a script with a #! line: build the \
+             program here, or put its interpreter first in the command"
         }
-        _ => "run it by hand in its folder to see what is wrong",
+        _ => "run the command by hand in its folder to see what is wrong",
     }
 }
 

@@ -157,7 +157,7 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
         let lines: Vec<String> =
             text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         match lines.is_empty() {
-            true => Err(wrong(format!("field {name}: {} has no lines", path.display()))),
+            true => Err(wrong(format!("field {name}: {} has no line with text", path.display()))),
             false => Ok(lines),
         }
     };
@@ -258,7 +258,7 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
         None => ExpectedStatus::Success,
     };
     if path.is_empty() {
-        return Err((Some(whole), "the request has no path".to_owned()));
+        return Err((Some(whole), "the path is empty: write / for the root".to_owned()));
     }
     let answer = entry.expect_body.as_ref().map(text).transpose()?;
     Ok(Ask { name: entry.name, weight, method, path, headers, body, status, answer })

@@ -196,7 +196,8 @@ fn a_server_that_accepts_and_never_answers_fails_with_the_option_for_more_time()
     let is_up = |(_, failure): &(u64, ServerFailure)| !failure.cause.contains("does not listen");
     let refused = [1, 5, 25, 125].into_iter().map(|limit_s| (limit_s, refused(limit_s)));
     let (limit_s, failure) = refused.into_iter().find(is_up).unwrap();
-    let cause = format!("it accepts connections but sent no correct response in {limit_s} s: ");
+    let cause =
+        format!("the server accepts connections but sent no correct response within {limit_s} s: ");
     assert!(failure.cause.starts_with(&cause), "{failure:?}");
     assert_eq!(failure.remedy, "--start-timeout allows more time");
 }

@@ -291,7 +291,7 @@ impl Builder<'_> {
         let cause = match ended {
             Ok(ended) if ended.success() => return Ok(()),
             Ok(ended) => ended.to_string(),
-            Err(error) => format!("cannot start: {error}"),
+            Err(error) => format!("cannot run: {error}"),
         };
         log_tail.retain(|line| !line.trim().is_empty());
         log_tail.drain(..log_tail.len().saturating_sub(LOG_TAIL));
@@ -308,12 +308,14 @@ impl Builder<'_> {
         let whole = log.map(|log| format!("; full output: {}", log.display()));
         let whole = whole.unwrap_or_default();
         if said(&NO_NETWORK) {
-            return format!("a download failed: check the network, then try again{whole}");
+            return format!("a download possibly failed: check the network, then try again{whole}");
         }
         if said(&LOCKFILE) {
-            return format!("the lockfile does not match its manifest: update the lockfile{whole}");
+            return format!(
+                "the lockfile does not match its manifest or a download: update the lockfile{whole}"
+            );
         }
-        format!("run it by hand in a copy of the server's folder{whole}")
+        format!("run the command by hand in a copy of the server's folder{whole}")
     }
 
     fn space(&self) -> String {

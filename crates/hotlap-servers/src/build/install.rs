@@ -193,7 +193,7 @@ fn amount(words: &str) -> Option<u64> {
 pub enum InstallError {
     /// The command could not be started.
     #[error(
-        "could not start {command}: {source}. Install the packages yourself, as a user who may do so"
+        "cannot run {command}: {source}. Install the packages yourself, as a user who may do so"
     )]
     Start {
         /// The command.
@@ -202,7 +202,7 @@ pub enum InstallError {
         source: io::Error,
     },
     /// The command exited with an error.
-    #[error("{command}: {ending}: see its last lines of output")]
+    #[error("{command}: {ending}: see the last lines of its output")]
     Ended {
         /// The command.
         command: String,

@@ -121,7 +121,9 @@ pub(super) fn logged(
             break match exit {
                 ProcessExit::Code(code) => Ended::Exited(ExitStatus::from_raw(code << 8)),
                 ProcessExit::Signal(signal) => Ended::Exited(ExitStatus::from_raw(signal)),
-                ProcessExit::Lost => return Err(io::Error::other("its supervisor was killed")),
+                ProcessExit::Lost => {
+                    return Err(io::Error::other("the supervisor of the command was killed"));
+                }
             };
         }
         if stop.load(Ordering::Relaxed) {

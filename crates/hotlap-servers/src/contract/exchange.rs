@@ -412,7 +412,7 @@ fn check_clock(body: &Body, now: SystemTime) -> Result<(), String> {
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i128);
     match told - now {
         off if off.abs() <= CLOCK_SLACK_MS => Ok(()),
-        off => Err(format!("body {}: its clock is {off} ms off", body.quoted())),
+        off => Err(format!("body {}: the time is {off} ms off", body.quoted())),
     }
 }
 

@@ -68,7 +68,10 @@ impl FromStr for ClusterUrl {
                 Some(mode.to_owned())
             }
             None if parameters.is_empty() => None,
-            _ => return Err("the URL may have no parameter except sslmode".to_owned()),
+            _ => {
+                let what = "the URL may have only the parameter sslmode, such as sslmode=require";
+                return Err(what.to_owned());
+            }
         };
         let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, address) = place.rsplit_once('@').ok_or_else(wrong)?;

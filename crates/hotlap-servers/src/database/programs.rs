@@ -55,13 +55,18 @@ impl Programs {
             }
             None => {
                 let newest = newest(PLACES.map(Path::new), is_complete);
-                newest.ok_or_else(|| "PostgreSQL was not found".to_owned())
+                newest.ok_or_else(|| match needed {
+                    ["psql"] => "psql was not found".to_owned(),
+                    _ => "PostgreSQL was not found".to_owned(),
+                })
             }
         }?;
         let version = version(&folder);
         let major = version.trim_start_matches(|c: char| !c.is_ascii_digit()).split('.').next();
         match major.and_then(|major| major.parse().ok()) {
-            Some(1..OLDEST) => Err(format!("{version} is too old: PostgreSQL {OLDEST} is needed")),
+            Some(1..OLDEST) => {
+                Err(format!("{version} is too old: PostgreSQL {OLDEST} or later is needed"))
+            }
             _ => Ok(Self { folder, version }),
         }
     }

@@ -198,7 +198,8 @@ impl Prover<'_> {
              WHERE datname = '{}'",
             self.database.cluster.name(self.server)
         ));
-        let count = count?.parse().map_err(|_| "PostgreSQL did not count them".to_owned())?;
+        let count =
+            count?.parse().map_err(|_| "PostgreSQL did not count the statements".to_owned())?;
         Ok((count, waited))
     }
 
@@ -223,7 +224,7 @@ impl Prover<'_> {
         };
         let (right, connections) = (totals.responses, plan.shape.connections);
         Err(format!(
-            "{right} correct responses to {REQUESTS} requests over {connections} connections: {why}"
+            "{right} of {REQUESTS} correct responses over {connections} connections: {why}"
         ))
     }
 

@@ -73,9 +73,9 @@ fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     let most = threads_within(quota);
     if quota < 1.0 {
         let note = format!(
-            "the CPU quota is {quota:.2} of a core for server and generator together, and both are \
-             throttled once it is used up: compare CPU time per request only, since requests/s and \
-             latency depend on the quota"
+            "the CPU quota is {quota:.2} of a core, and the kernel throttles hotlap and servers \
+             once it is used up. Requests/s and latency depend on the quota: compare CPU time per \
+             request only"
         );
         keep(cores, most);
         return Some(note);
@@ -125,19 +125,19 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
         return Vec::new();
     };
     let threads: usize = own.iter().map(Vec::len).sum();
-    if asked.is_some_and(|asked| asked > threads / 2) {
+    if let Some(asked) = asked.filter(|asked| *asked > threads / 2) {
         // The cores are in order of node, so the server is on few nodes. A core without a node is
         // left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
-            "server and generator run on several of {} NUMA nodes, because one node has only \
-             {threads} hardware threads. Memory on another node is slower",
+            "hotlap uses {} NUMA nodes, because --server-cpus {asked} is more than half of the \
+             {threads} hardware threads of one node. Memory on another node is slower",
             nodes.len()
         )];
     }
     let note = format!(
-        "server and generator run on NUMA node {node}, one of {}. --server-cpus {} or more uses \
-         other nodes as well",
+        "hotlap uses only NUMA node {node}, one of {}. --server-cpus {} or more uses other nodes \
+         as well",
         nodes.len(),
         threads / 2 + 1
     );
@@ -288,9 +288,9 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let asked = asked.filter(|&count| count > 0);
     if all < 2 {
         notes.push(
-            "server and generator share the only core: compare CPU time per request only, since \
-             requests/s depend on both. The generator sleeps between responses, so CPU time \
-             contains the cost of waking it"
+            "server and generator share the only core, and requests/s depend on both: compare CPU \
+             time per request only. CPU time includes the cost of waking the generator, which \
+             sleeps between responses"
                 .to_owned(),
         );
         // A quota leaves other cores unused, but using them would get both sides throttled.
@@ -299,8 +299,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     }
     if let Some(count) = asked.filter(|&count| count >= all) {
         notes.push(format!(
-            "{count} of {all} cores for the server leave none for the generator, so nothing is \
-             pinned"
+            "--server-cpus {count} leaves none of {all} hardware threads for the generator, so \
+             nothing is pinned"
         ));
         return CpuAllocation { server: vec![], generator: vec![], shared: true, notes };
     }

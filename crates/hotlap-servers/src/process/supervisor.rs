@@ -114,7 +114,7 @@ fn prepare(setting: &ProcessSetting) -> Vec<String> {
     if limit.current.is_some_and(|soft| soft < wanted) {
         let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            notes.push(format!("cannot raise the server's limit of open files: {error}"));
+            notes.push(format!("cannot raise the server's limit on open files: {error}"));
         }
     }
     notes

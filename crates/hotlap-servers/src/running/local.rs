@@ -274,8 +274,8 @@ impl RunningServer for LocalServer {
 fn out_of_reach() -> ObserveError {
     ObserveError {
         what: "the server".into(),
-        why: "its processes are unknown".to_owned(),
-        remedy: "name the command that starts it instead of its URL".to_owned(),
+        why: "the processes of the server are unknown".to_owned(),
+        remedy: "name the server's command instead of its URL".to_owned(),
     }
 }
 

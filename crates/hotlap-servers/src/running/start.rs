@@ -4,6 +4,7 @@
 //! the first response. Meanwhile, the server may die, never listen, or listen somewhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,15 +90,19 @@ impl NotYet {
     fn remedy(&self, is_command: bool) -> &'static str {
         match self {
             Self::Silent(_) | Self::Unavailable(_) => "--start-timeout allows more time",
-            Self::Failing(_) => "see why in its log, or set another path with --path",
+            Self::Failing(_) if is_command => {
+                "look for the reason in the server's log, or set another path (--path, or path in \
+                 the requests file)"
+            }
+            Self::Failing(_) => "look for the reason in the server's log",
             Self::Wrong(_) if is_command => {
                 "if the response is right, correct what is expected: --expect-status and \
                  --expect-body, or the requests file"
             }
             Self::Wrong(_) => "`hotlap check` shows its responses",
             Self::OtherProtocol(_) => {
-                "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY, \
-                 and with --http2 it must offer h2 in the handshake"
+                "make the server speak TLS on $PORT with the files in TLS_CERT and TLS_KEY, and \
+                 offer h2 for HTTP/2"
             }
         }
     }
@@ -127,8 +132,7 @@ impl Starting<'_> {
         if let Some(command) = &self.order.launch.prepare {
             self.prepare(command, &variables, &supervisor)?;
         }
-        let port = free_port(self.network.bind)
-            .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
+        let port = free_port(self.network.bind).map_err(|e| self.without_port(&e))?;
         let (argv, env) = self.filled(port, variables);
         let setting = ProcessSetting {
             argv,
@@ -227,7 +231,7 @@ impl Starting<'_> {
     ) -> Result<(), ServerFailure> {
         let failed = |cause: String| ServerFailure {
             phase: "prepare".to_owned(),
-            ..self.failed(&cause, "run it by hand to see why")
+            ..self.failed(&cause, "run the command by hand to see why")
         };
         let setting = ProcessSetting {
             argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
@@ -252,7 +256,7 @@ impl Starting<'_> {
                 None if began.elapsed() > self.order.limit => {
                     let cause = format!(
                         "the --prepare command did not end within {} s",
-                        self.order.limit.as_secs()
+                        self.order.limit.as_secs_f64()
                     );
                     return Err(failed(cause));
                 }
@@ -268,8 +272,7 @@ impl Starting<'_> {
             return match &stopped.left_behind[..] {
                 [] => Ok(()),
                 left => Err(ServerFailure {
-                    remedy: "start whatever must keep running yourself, before you start hotlap"
-                        .to_owned(),
+                    remedy: "start such processes yourself, before you start hotlap".to_owned(),
                     ..failed(format!("the --prepare command left {} running", left.join(", ")))
                 }),
             };
@@ -369,20 +372,20 @@ impl Starting<'_> {
                 let (cause, remedy) = match wrong.map(|(.., unfit)| unfit.to_string()).or(silence) {
                     Some(what) => (
                         format!(
-                            "it accepts connections but sent no correct response in {limit} s: \
-                             {what}"
+                            "the server accepts connections but sent no correct response within \
+                             {limit} s: {what}"
                         ),
                         "--start-timeout allows more time",
                     ),
                     None => (
-                        format!("it did not listen on its port within {limit} s"),
+                        format!("after {limit} s, the server does not listen on $PORT"),
                         match self.network.is_open() {
                             true => {
-                                "make it listen on $PORT at the address in $HOST. --start-timeout \
-                                 allows more time"
+                                "make the server listen on $PORT at the address in $HOST. \
+                                 --start-timeout allows more time"
                             }
                             false => {
-                                "make it listen on $PORT on the loopback interface. \
+                                "make the server listen on $PORT on the loopback interface. \
                                  --start-timeout allows more time"
                             }
                         },
@@ -423,15 +426,15 @@ impl Starting<'_> {
         let is_missed = !self.network.leads_to(listening.ip()) || listening.port() == port;
         let (cause, remedy) = match is_missed {
             false => (
-                format!("it listens on {listening}, not on $PORT ({port})"),
+                format!("the server listens on {listening}, not on $PORT ({port})"),
                 "make the server read PORT from the environment".to_owned(),
             ),
             true if self.network.is_open() => (
-                format!("it listens on {listening}, which other hosts cannot reach"),
-                format!("make it listen on $HOST ({bind}), or on all addresses"),
+                format!("the server listens on {listening}, which other hosts cannot reach"),
+                format!("make the server listen on $HOST ({bind}), or on all addresses"),
             ),
             true => (
-                format!("it listens on {listening}, not at $HOST ({bind})"),
+                format!("the server listens on {listening}, not at $HOST ({bind})"),
                 "make the server read HOST from the environment".to_owned(),
             ),
         };
@@ -493,6 +496,14 @@ impl Starting<'_> {
         let env = env.iter().chain(explain_env.iter().filter(|_| self.order.observes));
         let env = env.map(|(name, value)| (name.clone(), fill(value, &values)));
         (argv, env.chain(values.iter().map(owned)).collect())
+    }
+
+    fn without_port(&self, error: &io::Error) -> ServerFailure {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => NO_PORT,
+            _ => "",
+        };
+        self.failed(&format!("cannot reserve a port at {}: {error}", self.network.bind), remedy)
     }
 
     fn failed(&self, cause: &str, remedy: &str) -> ServerFailure {

@@ -276,7 +276,7 @@ impl<'a> Bench<'a> {
                     if answer.keep_alive {
                         Ok(())
                     } else {
-                        Err("it announces Connection: close".to_owned())
+                        Err("the server announces Connection: close".to_owned())
                     }
                 })
                 .map_err(|why| format!("request {number} on the connection: {why}"))?;
@@ -393,7 +393,8 @@ impl<'a> Bench<'a> {
             let survived = outcome.is_ok();
             self.expect(name, expected, outcome);
             if !survived {
-                self.report.ended = Some(format!("it no longer responds after the check {name:?}"));
+                self.report.ended =
+                    Some(format!("the server no longer responds after the check {name:?}"));
                 return;
             }
         }

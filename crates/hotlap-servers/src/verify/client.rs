@@ -171,7 +171,7 @@ impl<'a> Wire<'a> {
                 return Err(match self.fault.take() {
                     Some(why) => OpenError::OtherProtocol(failed(&why)),
                     None => OpenError::Silent(failed(
-                        "the server sent nothing: does this port speak https?",
+                        "the server did not complete it. Does this port speak HTTPS?",
                     )),
                 });
             }
@@ -371,6 +371,7 @@ impl<'a> Wire<'a> {
         while self.buf.is_empty() && self.fill(until) {}
         match self.buf.len() {
             0 => Ok(()),
+            1 => Err(format!("1 unexpected byte: {}", quoted(&self.buf))),
             length => Err(format!("{length} unexpected bytes: {}", quoted(&self.buf))),
         }
     }

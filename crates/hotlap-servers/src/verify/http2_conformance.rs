@@ -95,7 +95,7 @@ impl<'a> Conformance<'a> {
         let mut frames = self.open(&[])?;
         frames.send(kind::PING, 0, 0, b"hotlap!?")?;
         let answer = frames
-            .wait_for("an answer", |f| f.header.kind == kind::PING && f.header.has(flags::ACK))?;
+            .wait_for("an ACK", |f| f.header.kind == kind::PING && f.header.has(flags::ACK))?;
         match answer.payload == b"hotlap!?" {
             true => Ok(()),
             false => Err(format!("{:?}", answer.payload)),
@@ -133,7 +133,7 @@ impl<'a> Conformance<'a> {
         // The responses may come in any order.
         let mut open = streams;
         while !open.is_empty() {
-            let ended = frames.wait_for("a response to each", |f| {
+            let ended = frames.wait_for("a response to each request", |f| {
                 f.header.has(flags::END_STREAM)
                     && matches!(f.header.kind, kind::HEADERS | kind::DATA)
             })?;
@@ -150,7 +150,7 @@ impl<'a> Conformance<'a> {
         frames
             .wait_for("an ACK", |f| f.header.kind == kind::SETTINGS && f.header.has(flags::ACK))?;
         frames.send(kind::HEADERS, WHOLE, FIRST, &self.block)?;
-        let first = frames.wait_for("DATA or an end", |f| {
+        let first = frames.wait_for("DATA or the end of the response", |f| {
             f.header.stream == FIRST
                 && (f.header.kind == kind::DATA || f.header.has(flags::END_STREAM))
         })?;
@@ -163,7 +163,7 @@ impl<'a> Conformance<'a> {
         frames.holds_window = false;
         frames.send(kind::WINDOW_UPDATE, 0, FIRST, &65_535_u32.to_be_bytes())?;
         let last = |f: &Frame| f.header.stream == FIRST && f.header.has(flags::END_STREAM);
-        frames.wait_for("the rest after a WINDOW_UPDATE", last).map(drop)
+        frames.wait_for("the rest of the response after a WINDOW_UPDATE", last).map(drop)
     }
 
     fn goes_on_after_reset(&self) -> Outcome {
@@ -345,7 +345,7 @@ impl<'a> Frames<'a> {
         }
         match self.wire.over {
             true => Err(format!("the connection closed without {what}")),
-            false => Err(format!("no {what} within {} s", self.limit.as_secs_f64())),
+            false => Err(format!("{what} did not arrive within {} s", self.limit.as_secs_f64())),
         }
     }
 

@@ -96,12 +96,12 @@ fn a_server_that_listens_elsewhere_than_at_its_host_fails() {
     let row = bench.check(&server("faulty/open", "0.0.0.0"));
     assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
     let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
-    let expected = "address: expected a socket at $HOST (127.0.0.2) alone; got 0.0.0.0:";
+    let expected = "address: expected sockets at $HOST (127.0.0.2) only; got 0.0.0.0:";
     assert!(failures.len() == 1 && failures[0].starts_with(expected), "{failures:?}");
 
     let row = bench.check(&server("faulty/closed", "127.0.0.1"));
     let CheckOutcome::ServerFailure(failure) = &row.outcome else { panic!("{row:#?}") };
-    assert!(failure.cause.starts_with("it listens on 127.0.0.1:"), "{failure:#?}");
+    assert!(failure.cause.starts_with("the server listens on 127.0.0.1:"), "{failure:#?}");
     assert!(failure.cause.ends_with(", not at $HOST (127.0.0.2)"), "{failure:#?}");
     assert_eq!(failure.remedy, "make the server read HOST from the environment");
 }
@@ -177,7 +177,7 @@ fn side_effects_are_counted() {
     let (_, check) = row.failures().next().unwrap();
     assert_eq!(
         check.to_string(),
-        "side effect: expected 1 lines per request in access.log; got 25 lines for 50 requests"
+        "side effect: expected 1 line per request in access.log; got 25 lines for 50 requests"
     );
 }
 

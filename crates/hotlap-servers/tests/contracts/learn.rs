@@ -41,7 +41,7 @@ fn a_clock_is_left_out_of_the_comparison_with_a_note() {
     let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
     assert_eq!(varies.len(), 1);
     assert_eq!((varies[0].start, varies[0].end), (12, 25));
-    assert!(inferred.notes[0].starts_with("GET /: parts of its response vary (\"17"));
+    assert!(inferred.notes[0].starts_with("GET /: parts of the response vary (\"17"));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_error_status_is_an_error_unless_expected() {
     assert_eq!(
         inferred(Site::Hello, Flaw::None, &ask).unwrap_err(),
         "GET /nowhere: got 404 \"Not Found\". Set the right path with --path, or accept this \
-         status with --expect-status 404"
+         status with --expect-status 404. In a requests file, use path or expect_status"
     );
     let ask = Ask { status: ExpectedStatus::Exactly(404), ..ask };
     assert!(inferred(Site::Hello, Flaw::None, &ask).is_ok());
@@ -134,7 +134,7 @@ fn if_probes_disagree_only_the_status_is_checked() {
         let probes = asked.lock().unwrap().len();
         let closed = if statuses.contains(&0) { closed } else { "" };
         let expected = format!(
-            "GET /: its first {probes} responses differ ({}{closed}), so only the status is \
+            "GET /: the first {probes} responses differ ({}{closed}), so only the status is \
              checked. Wrong responses count as errors",
             tally(probes)
         );
@@ -167,8 +167,9 @@ fn a_post_is_sent_once() {
     assert_eq!((exchange.status, &exchange.content), (ExpectedStatus::Exactly(201), &Content::Any));
     assert_eq!(
         inferred.notes,
-        ["POST /: POST is not safe to repeat, so it was sent once before the load, and only the \
-          status is checked (--expect-body checks the body too)"]
+        ["POST /: POST is not safe to repeat, so hotlap sends the request once before the load. \
+          Only the status is checked (--expect-body, or expect_body in a requests file, checks the \
+          body too)"]
     );
 }
 

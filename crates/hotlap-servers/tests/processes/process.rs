@@ -178,9 +178,9 @@ fn a_program_that_cannot_be_executed_is_reported_with_cause_and_remedy() {
     assert_eq!(
         start(&["no-such-program-here"]),
         "cannot execute no-such-program-here: No such file or directory (os error 2); \
-         install it or give its full path"
+         install the program, or give its full path"
     );
-    assert!(start(&["./server"]).contains("that it has been built"));
+    assert!(start(&["./server"]).contains("whether the program is built"));
     fs::write(folder.path().join("plain"), "text").unwrap();
     assert!(start(&["./plain"]).contains("chmod +x"));
     let script = folder.path().join("script");

@@ -109,7 +109,7 @@ fn a_postgres_of_the_user_is_left_as_it_was() {
     assert_eq!(all.lines().collect::<Vec<_>>(), expected);
     let wrong = url.replace("//hotlap:", "//nobody:");
     let refused = scene.hotlap(run).args(["--database", &wrong, &server]).said();
-    refused.fails(1).has("see whether --database has the right URL");
+    refused.fails(1).has("check the URL of --database");
 }
 
 #[test]

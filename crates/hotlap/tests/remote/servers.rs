@@ -371,9 +371,10 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     run_between(&hosts, &scene, &server, "--start-timeout 20s").fails(3);
     let failure = scene.json("run.json")["failed"][0].clone();
     let cause = failure["cause"].as_str().unwrap();
-    assert!(cause.starts_with("it listens on 127.0.0.1:"), "{cause}");
+    assert!(cause.starts_with("the server listens on 127.0.0.1:"), "{cause}");
     assert!(cause.ends_with(", which other hosts cannot reach"), "{cause}");
-    assert_eq!(failure["remedy"], "make it listen on $HOST (10.177.0.1), or on all addresses");
+    let remedy = "make the server listen on $HOST (10.177.0.1), or on all addresses";
+    assert_eq!(failure["remedy"], remedy);
     scene.is_clean();
 }
 
