@@ -167,7 +167,7 @@ impl Channel {
     /// Why all further calls fail, if an earlier call failed for good.
     pub fn closed(&self) -> Option<ChannelError> {
         let fault = self.lock().closed.clone()?;
-        Some(error(&self.command, CONNECTING, fault))
+        Some(error(&self.command, "carrying out an order", fault))
     }
 
     /// Tells the agent to carry out an order, and returns the agent's report.
@@ -185,7 +185,7 @@ impl Channel {
         let mut state = self.lock();
         let (number, patience) = (state.next()?, self.patience(order.limit()));
         let order = ToAgent::Order { number, order: O::All::from(order) };
-        state.link.send(frame::encode(&order).map_err(malformed)?);
+        state.link.send(frame::encode(&order).map_err(too_long)?);
         let answer = self.answer(&mut state, number, patience);
         let report = answer.and_then(|(answer, _)| match answer {
             Answer::Report(json) => serde_json::from_str(json.get()).map_err(malformed),
@@ -355,10 +355,16 @@ impl State {
     }
 }
 
-const CONNECTING: &str = "connecting";
+pub(crate) const CONNECTING: &str = "connecting";
 
 fn error(command: &str, phase: &str, fault: ChannelFault) -> ChannelError {
     ChannelError { command: command.to_owned(), phase: phase.to_owned(), fault }
+}
+
+/// An order that is too long is not sent, so the channel remains open. Only the requests of a load
+/// can be that long.
+fn too_long(why: impl std::fmt::Display) -> ChannelFault {
+    ChannelFault::Refused(format!("{why}: use fewer requests or a shorter access log"))
 }
 
 fn malformed(why: impl std::fmt::Display) -> ChannelFault {

@@ -75,11 +75,13 @@ impl AgentCommand {
             // remote command.
             Some(255) => format!("Check the connection: run {by_hand} in a terminal"),
             _ if has_path => format!("Is hotlap installed there? Check it with {by_hand}"),
-            _ => format!(
-                "Is hotlap installed there and in the PATH? Otherwise name its path: '{} \
-                 /path/to/hotlap'",
-                shell_words::join(host)
-            ),
+            _ => {
+                let words = host.iter().map(String::as_str).chain(["/path/to/hotlap"]);
+                format!(
+                    "Is hotlap installed there and in the PATH? Otherwise name its path: '{}'",
+                    shell_words::join(words)
+                )
+            }
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use crate::channel::CONNECTING;
 use crate::message::Hello;
 
 /// Why an agent cannot be used. The message names the command, the step that failed, the cause and
 /// usually a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{command}: while {phase}: {fault}")]
+#[error("{command}: while {phase}: {fault}{}", hint(.phase, .fault))]
 pub struct ChannelError {
     /// The command that started the agent, as typed.
     pub command: String,
@@ -50,7 +51,8 @@ pub enum ChannelFault {
     },
     /// The agent or the connection to it ended.
     #[error(
-        "the agent ended{}. Check that its host and the connection to it are up, and try again",
+        "the agent ended or lost its connection{}. Check that its host and the connection are up, \
+         and try again",
         quoted(.said)
     )]
     Ended {
@@ -65,8 +67,7 @@ pub enum ChannelFault {
     Silent(Duration),
     /// The agent took too long to answer.
     #[error(
-        "no answer within {limit:?}{}. Check that the host is up and not overloaded, and that the \
-         command does not ask for a password", quoted(.said)
+        "no answer within {limit:?}{}. Check that the host is up and not overloaded", quoted(.said)
     )]
     Late {
         /// How long the controller waited.
@@ -74,6 +75,12 @@ pub enum ChannelFault {
         /// The last lines that the command printed. May be empty.
         said: String,
     },
+    /// The agent answered, but its load was not done within the limit.
+    #[error(
+        "not done within {0:?}. Check that the host is not overloaded, and that it can reach the \
+         server"
+    )]
+    Unfinished(Duration),
     /// The agent could not carry out an order.
     #[error("{0}")]
     Refused(String),
@@ -91,6 +98,16 @@ fn quoted(text: &str) -> String {
     let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
     let last = last.join(" / ");
     if last.is_empty() { String::new() } else { format!(". The command printed \"{last}\"") }
+}
+
+/// Returns what else to check if no answer came. Only a command that connects asks for a password.
+fn hint(phase: &str, fault: &ChannelFault) -> &'static str {
+    match fault {
+        ChannelFault::Late { .. } if phase == CONNECTING => {
+            ", and that the command does not ask for a password"
+        }
+        _ => "",
+    }
 }
 
 /// How many lines are quoted, counted from the last one.
@@ -114,6 +131,11 @@ mod tests {
             "ssh b: while connecting: no agent answered. The command printed \"bash: hotlap: \
              command not found\". Install it"
         );
+        assert_eq!(
+            message(ChannelFault::Late { limit: Duration::from_secs(30), said: String::new() }),
+            "ssh b: while connecting: no answer within 30s. Check that the host is up and not \
+             overloaded, and that the command does not ask for a password"
+        );
         let ours = Hello {
             protocol: 1,
             version: "0.1.0".to_owned(),
@@ -133,8 +155,9 @@ mod tests {
         let said = (1..=9).map(|n| format!("line {n}\n")).collect();
         assert_eq!(
             ChannelFault::Ended { said }.to_string(),
-            "the agent ended. The command printed \"line 5 / line 6 / line 7 / line 8 / line 9\". \
-             Check that its host and the connection to it are up, and try again"
+            "the agent ended or lost its connection. The command printed \"line 5 / line 6 / \
+             line 7 / line 8 / line 9\". Check that its host and the connection are up, and try \
+             again"
         );
     }
 }

@@ -229,9 +229,13 @@ const NONE: &str = "a load needs at least one generator";
 fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
     let connections = plan.shape.connections;
     if connections < count {
+        let connections = match connections {
+            1 => "1 connection".to_owned(),
+            few => format!("{few} connections"),
+        };
         return Err(format!(
-            "{connections} connections cannot be divided among {count} generators: use at least \
-             {count} (-c)"
+            "{connections} cannot be divided among {count} generators: use at least {count} \
+             connections (-c)"
         ));
     }
     let part = |index: usize| Plan {
@@ -339,7 +343,8 @@ mod tests {
     fn fewer_connections_than_generators_are_an_error() {
         assert_eq!(
             divide(&plan(2, 1), 3),
-            Err("2 connections cannot be divided among 3 generators: use at least 3 (-c)"
+            Err("2 connections cannot be divided among 3 generators: use at least 3 connections \
+                 (-c)"
                 .to_owned())
         );
     }

@@ -118,27 +118,32 @@ impl RemoteHost {
             None => reach::first(own, port, &secret),
         };
         let Some(address) = found else {
-            let tried = given.map_or_else(|| own.clone(), |given| vec![given]);
-            return Err(self.unreached(&tried));
+            return Err(self.unreached(given));
         };
         self.address = Some(address);
         let network = Network::at(address, own.contains(&address));
         self.call(Use { network })
     }
 
-    fn unreached(&self, tried: &[IpAddr]) -> String {
-        let tried: Vec<String> = tried.iter().map(IpAddr::to_string).collect();
-        let tried = match tried.is_empty() {
-            true => "it has none besides loopback".to_owned(),
-            false => format!("tried {}", tried.join(", ")),
+    fn unreached(&self, given: Option<IpAddr>) -> String {
+        let (command, host) = (self.line.channel.command(), self.line.channel.host());
+        let own: Vec<String> = self.description.addresses.iter().map(IpAddr::to_string).collect();
+        let cause = match given {
+            Some(given) => format!("{host} cannot be reached from here at {given}"),
+            None if own.is_empty() => {
+                return format!(
+                    "{command}: while looking for its address: {host} has no address besides \
+                     loopback. Name an address with --server-address"
+                );
+            }
+            None => format!(
+                "{host} cannot be reached from here at any of its addresses (tried {})",
+                own.join(", ")
+            ),
         };
         format!(
-            "{}: while looking for its address: {} cannot be reached from here at any of its \
-             addresses \
-             ({tried}). Open its ports in the firewall between the two, or name an address with \
-             --server-address",
-            self.line.channel.command(),
-            self.line.channel.host()
+            "{command}: while looking for its address: {cause}. Open its ports in the firewall \
+             between the hosts, or name another address with --server-address"
         )
     }
 
@@ -251,10 +256,10 @@ impl RemoteHost {
         };
         if let Err(why) = TcpStream::connect_timeout(&address, REACH) {
             let cause = format!(
-                "it responds on {}, but {address} cannot be reached from here: {why}",
+                "the server responds on {}, but {address} cannot be reached from here: {why}",
                 self.name()
             );
-            let remedy = "open its port in the firewall between the two, or name another address \
+            let remedy = "open its port in the firewall between the hosts, or name another address \
                           with --server-address";
             return Err(self.failed(cause, remedy.to_owned(), Vec::new()));
         }
@@ -365,7 +370,7 @@ impl Line {
             command: self.channel.command().to_owned(),
             phase: Interrupt::PHASE.to_owned(),
             fault: ChannelFault::Refused(
-                "a build or start on that host did not stop: end its processes there".to_owned(),
+                "some processes did not end. End these processes on that host".to_owned(),
             ),
         }
     }
@@ -409,7 +414,7 @@ impl RemoteServer {
 
     /// Returns why a call was not answered.
     fn unanswered(&self) -> String {
-        self.lost().map_or("its agent did not answer".to_owned(), |lost| lost.cause)
+        self.lost().map_or("the agent did not answer".to_owned(), |lost| lost.cause)
     }
 
     fn unobserved(&self) -> ObserveError {
@@ -423,11 +428,12 @@ impl RemoteServer {
 
 /// Describes a host that cannot be reached, with the remedy.
 fn unreachable(why: &ChannelError) -> Unreachable {
-    Unreachable {
-        cause: why.to_string(),
-        remedy: "finished laps are kept. When the host is reachable again, repeat the run"
-            .to_owned(),
-    }
+    let remedy = match why.fault {
+        // The agent answered, so its host is reachable.
+        ChannelFault::Refused(_) => "finished laps are kept. Repeat the run",
+        _ => "finished laps are kept. When the host is reachable again, repeat the run",
+    };
+    Unreachable { cause: why.to_string(), remedy: remedy.to_owned() }
 }
 
 impl RunningServer for RemoteServer {
@@ -552,7 +558,7 @@ impl RunningServer for RemoteServer {
             return (Vec::new(), vec![self.unobserved()]);
         };
         let host = self.line.channel.host();
-        missing.iter_mut().for_each(|error| error.why = format!("on {host}: {}", error.why));
+        missing.iter_mut().for_each(|error| error.why = format!("{} (on {host})", error.why));
         (usable, missing)
     }
 

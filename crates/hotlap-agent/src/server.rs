@@ -65,7 +65,7 @@ orders! {
         PollStart -> News<Result<StartedThere, ServerFailure>>,
             "starting a server", NEWS + CALL => service.poll_start()?;
         /// Interrupt the build or the start that is under way.
-        Interrupt -> (), "interrupting it", CALL => service.interrupt();
+        Interrupt -> (), "interrupting a build or start", CALL => service.interrupt();
         /// Find a server that is already running. Reports the server, if it runs on the agent's
         /// host, and what the user should know.
         Find { endpoint: Endpoint, observes: bool } -> (Option<KeptThere>, Vec<String>),

@@ -448,8 +448,7 @@ pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
         // A process with administrator rights may raise the hard limit.
         false => Rlimit { current: Some(needed), maximum },
     };
-    setrlimit(Resource::Nofile, wanted)
-        .map_err(|_| refusal(servers, loads, needed, limit.maximum.unwrap_or_default()))
+    setrlimit(Resource::Nofile, wanted).map_err(|_| refusal(servers, loads, needed, limit.maximum))
 }
 
 fn needed(servers: usize, loads: &[Load]) -> u64 {
@@ -457,18 +456,27 @@ fn needed(servers: usize, loads: &[Load]) -> u64 {
     (BESIDES + servers * loads.iter().map(files).max().unwrap_or(0)) as u64
 }
 
-fn refusal(servers: usize, loads: &[Load], needed: u64, hard: u64) -> String {
+fn refusal(servers: usize, loads: &[Load], needed: u64, hard: Option<u64>) -> String {
     let threads = loads.iter().map(|load| load.shape.threads).max().unwrap_or(1);
-    let room = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(BESIDES);
+    let room = usize::try_from(hard.unwrap_or(0)).unwrap_or(usize::MAX).saturating_sub(BESIDES);
     let fits = (room / servers.max(1)).saturating_sub(A_THREAD * threads);
-    let remedy = match fits {
-        0 => String::new(),
-        fits => format!(", or use --connections {fits}"),
+    let remedy = match (hard, fits) {
+        (None, _) => "use fewer connections".to_owned(),
+        (_, 0) => format!("raise the limit (ulimit -Hn {needed})"),
+        (_, 1) => format!("raise the limit (ulimit -Hn {needed}), or use 1 connection"),
+        (_, fits) => {
+            format!("raise the limit (ulimit -Hn {needed}), or use at most {fits} connections")
+        }
     };
-    format!(
-        "{servers} servers (with the control and the ceiling) under this load need {needed} open \
-         files, but only {hard} are allowed: raise the limit (ulimit -Hn {needed}){remedy}"
-    )
+    let servers = match servers {
+        1 => "1 server".to_owned(),
+        more => format!("{more} servers (including any control and ceiling)"),
+    };
+    let allowed = match hard {
+        Some(hard) => format!("only {hard} are allowed"),
+        None => "the system does not allow so many".to_owned(),
+    };
+    format!("this load needs {needed} open files for {servers}, but {allowed}: {remedy}")
 }
 
 #[cfg(test)]
@@ -502,12 +510,12 @@ mod tests {
         let loads = [load(64)];
         assert_eq!(needed(4, &loads), 396);
         assert_eq!(
-            refusal(4, &loads, 396, 256),
-            "4 servers (with the control and the ceiling) under this load need 396 open files, but \
-             only 256 are allowed: raise the limit (ulimit -Hn 396), or use --connections 29"
+            refusal(4, &loads, 396, Some(256)),
+            "this load needs 396 open files for 4 servers (including any control and ceiling), but \
+             only 256 are allowed: raise the limit (ulimit -Hn 396), or use at most 29 connections"
         );
         assert_eq!(needed(4, &[load(29)]), 256);
-        assert!(refusal(4, &loads, 396, 128).ends_with("(ulimit -Hn 396)"));
+        assert!(refusal(4, &loads, 396, Some(128)).ends_with("(ulimit -Hn 396)"));
         assert_eq!(allow_files(1, &[load(1)]), Ok(()));
     }
 

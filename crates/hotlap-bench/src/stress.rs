@@ -585,7 +585,7 @@ fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFa
         return Err(failure("start", "a stress test needs a TCP address".to_owned(), remedy));
     };
     if !address.ip().is_loopback() && !setting.allow_remote {
-        let cause = format!("{} is not on this machine", address.ip());
+        let cause = format!("{} is not a loopback address", address.ip());
         return Err(failure("start", cause, "pass --allow-remote if you may stress it"));
     }
     Ok(())
@@ -655,10 +655,11 @@ fn allow_files(clients: usize) -> Result<(), String> {
         return Ok(());
     }
     let refused = || {
-        format!(
-            "{clients} connections need {needed} open files, but only {} are allowed (ulimit -Hn)",
-            limit.maximum.unwrap_or_default()
-        )
+        let allowed = match limit.maximum {
+            Some(most) => format!("only {most} are allowed (ulimit -Hn)"),
+            None => "the system does not allow so many".to_owned(),
+        };
+        format!("{clients} connections need {needed} open files, but {allowed}")
     };
     if limit.maximum.is_some_and(|hard| hard < needed) {
         return Err(refused());

@@ -24,9 +24,10 @@ impl fmt::Display for Mismatch {
         match self {
             Self::Status(status) => write!(f, "status {status}"),
             Self::Length { got, expected } => {
-                write!(f, "a body of {got} bytes instead of {expected}")
+                let bytes = if *got == 1 { "byte" } else { "bytes" };
+                write!(f, "a body of {got} {bytes} instead of {expected}")
             }
-            Self::Byte(at) => write!(f, "the body differs from byte {at} on"),
+            Self::Byte(at) => write!(f, "the body first differs at byte {at}"),
         }
     }
 }

@@ -227,7 +227,7 @@ fn connect(plan: &Plan, source: Option<IpAddr>) -> io::Result<(socket2::Socket, 
         socket.set_tcp_nodelay(true)?;
         if let Some(source) = source {
             bind_address_no_port(&socket)?;
-            let refused = |e| io::Error::other(format!("cannot connect from {source}: {e}"));
+            let refused = |e| io::Error::other(format!("cannot use the address {source} ({e})"));
             socket.bind(&SocketAddr::new(source, 0).into()).map_err(refused)?;
         }
     }

@@ -159,9 +159,11 @@ impl Shape {
             ));
         }
         if pipeline == 0 || pipeline > MAX_PIPELINE {
-            return out_of_range(format!(
-                "a pipeline of {pipeline} requests is out of range: use 1 to {MAX_PIPELINE}"
-            ));
+            let what = match protocol {
+                Protocol::Http1 => format!("a pipeline of {pipeline} requests is"),
+                Protocol::Http2 => format!("{pipeline} streams on each connection are"),
+            };
+            return out_of_range(format!("{what} out of range: use 1 to {MAX_PIPELINE}"));
         }
         if pipeline > 1 && reuse == Reuse::Close {
             let what = match protocol {
@@ -392,8 +394,8 @@ impl Plan {
             Stop::Requests(count) if count > due.count() as u64 => {
                 let all = due.count();
                 out_of_range(format!(
-                    "{count} requests are too many: the recording has times for {all}, so use at \
-                     most {all}"
+                    "{count} requests are too many: the access log has times for {all}, so use \
+                     at most {all}"
                 ))
             }
             _ => Ok(()),
@@ -607,7 +609,7 @@ mod tests {
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
         assert_eq!(
             why(&longer),
-            "3 requests are too many: the recording has times for 2, so use at most 2"
+            "3 requests are too many: the access log has times for 2, so use at most 2"
         );
         let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("cannot be pipelined"));

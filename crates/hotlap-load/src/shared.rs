@@ -505,12 +505,19 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     // Only root may raise the hard limit.
     let maximum = limit.maximum.map(|hard| hard.max(needed));
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|errno| {
-        let what = format!(
-            "open {} connections, because at most {} open files are allowed (as root, `ulimit -Hn \
-             {needed}` raises the limit)",
-            plan.shape.connections,
-            limit.maximum.unwrap_or_default(),
-        );
+        let connections = match plan.shape.connections {
+            1 => "1 connection".to_owned(),
+            more => format!("{more} connections"),
+        };
+        let what = match limit.maximum {
+            Some(most) => format!(
+                "open {connections}, because at most {most} open files are allowed (as root, \
+                 `ulimit -Hn {needed}` raises the limit)"
+            ),
+            None => {
+                format!("open {connections}, because the system does not allow {needed} open files")
+            }
+        };
         Error::System { what, why: errno.into() }
     })
 }

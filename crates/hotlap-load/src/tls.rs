@@ -311,10 +311,11 @@ fn why(error: &rustls::Error) -> String {
         rustls::Error::AlertReceived(alert) => refusal(*alert),
         rustls::Error::InvalidCertificate(wrong) => certificate(wrong),
         rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. } => {
-            "the server did not respond with TLS: does this port speak https?".to_owned()
+            "the server did not respond with valid TLS: does this port speak https?".to_owned()
         }
         rustls::Error::PeerIncompatible(_) => {
-            "the server supports neither TLS 1.2 nor 1.3, or none of the offered cipher suites"
+            "the server's TLS is incompatible with hotlap's. Possibly the server supports neither \
+             TLS 1.2 nor 1.3, or none of the offered cipher suites"
                 .to_owned()
         }
         other => other.to_string(),
@@ -325,8 +326,8 @@ fn why(error: &rustls::Error) -> String {
 fn refusal(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::NoApplicationProtocol => {
-            "the server does not speak the protocol that hotlap offered (ALPN), which is HTTP/2 \
-             with --http2 and HTTP/1.1 without it"
+            "the server does not speak the protocol of this load, which hotlap offered (ALPN): h2 \
+             for HTTP/2, and otherwise http/1.1"
         }
         AlertDescription::ProtocolVersion => "the server supports neither TLS 1.2 nor 1.3",
         AlertDescription::HandshakeFailure => {
@@ -343,7 +344,9 @@ fn refusal(alert: AlertDescription) -> String {
         | AlertDescription::UnknownCA
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
-        | AlertDescription::AccessDenied => "the server refused the client's certificate",
+        | AlertDescription::AccessDenied => {
+            "the server refused the client's certificate, or requires one (--cert and --key)"
+        }
         other => return format!("the server ended TLS with the alert {}", number(other)),
     }
     .to_owned()
@@ -357,33 +360,36 @@ fn number(alert: AlertDescription) -> String {
 /// Returns what is wrong with the server's certificate (RFC 5280).
 fn certificate(wrong: &CertificateError) -> String {
     let what = match wrong {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it is not valid yet: is this machine's clock right?"
+            "is not valid yet, unless this machine's clock is wrong"
         }
-        CertificateError::Revoked => "it was revoked",
+        CertificateError::Revoked => "was revoked",
         CertificateError::UnknownIssuer => {
-            "no trusted authority issued it: pass the certificate of its authority with --cacert"
+            "comes from an authority that is not trusted: trust the authority with --cacert"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name, which --sni can give"
+            "is for another name: give that name with --sni"
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "it is not for servers"
+            "is not for servers"
         }
-        CertificateError::BadEncoding => "it is malformed",
-        CertificateError::BadSignature => "its signature is wrong",
+        // With --insecure, a certificate must still be readable and sign the handshake.
+        CertificateError::BadEncoding => return "the server's certificate is malformed".to_owned(),
+        CertificateError::BadSignature => {
+            return "a signature with the server's certificate is wrong".to_owned();
+        }
         // The library has no variant for this error.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
-            "it is an authority's certificate, which is not for servers"
+            "belongs to an authority and is not for servers"
         }
         other => {
             return format!(
-                "the server's certificate is not valid: {other} (--insecure accepts it)"
+                "the server's certificate is not valid: {other} (--insecure may accept it)"
             );
         }
     };
-    format!("the server's certificate is not valid: {what} (--insecure accepts it)")
+    format!("the server's certificate {what} (--insecure accepts any certificate)")
 }
 
 #[cfg(test)]
@@ -420,7 +426,7 @@ mod tests {
         let certificate = |wrong| why(&rustls::Error::InvalidCertificate(wrong));
         assert_eq!(
             certificate(CertificateError::Expired),
-            "the server's certificate is not valid: it has expired (--insecure accepts it)"
+            "the server's certificate has expired (--insecure accepts any certificate)"
         );
     }
 }

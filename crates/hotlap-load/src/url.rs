@@ -33,6 +33,9 @@ pub enum UrlError {
     /// There is no host between the scheme and the path.
     #[error("{0:?} has no host")]
     NoHost(String),
+    /// There is no path of a Unix socket.
+    #[error("{0:?} has no socket: write unix:/path/to/socket")]
+    NoSocket(String),
     /// The address has a zone (RFC 6874), so it is link-local.
     #[error(
         "{0:?} has a zone, and link-local addresses are not supported: use another address of that \
@@ -180,7 +183,7 @@ fn unix(url: &str, rest: &str) -> Result<Url, UrlError> {
         None => (rest, ""),
     };
     if socket.is_empty() {
-        return Err(UrlError::NoHost(url.to_owned()));
+        return Err(UrlError::NoSocket(url.to_owned()));
     }
     Ok(Url {
         is_tls: false,
@@ -331,6 +334,7 @@ mod tests {
              or unix:/path/to/socket"
         );
         assert_eq!(why("http:///x"), "\"http:///x\" has no host");
+        assert_eq!(why("unix:"), "\"unix:\" has no socket: write unix:/path/to/socket");
         assert_eq!(
             why("http://a:x/"),
             "\"http://a:x/\": \"x\" is not a port: use a number from 1 to 65535"

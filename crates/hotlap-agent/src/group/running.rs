@@ -116,7 +116,7 @@ impl PartialLoad {
     /// Returns the error for a generator that took too long.
     fn late(&self, phase: &str, limit: Duration) -> ChannelError {
         let (command, phase) = (self.channel.command().to_owned(), phase.to_owned());
-        ChannelError { command, phase, fault: ChannelFault::Late { limit, said: String::new() } }
+        ChannelError { command, phase, fault: ChannelFault::Unfinished(limit) }
     }
 
     fn stop(&self) -> Result<(), ChannelError> {
@@ -412,7 +412,8 @@ impl RunningLoad for RunningGroup {
         if let (Some(index), Some(deadline)) = (unfinished, self.deadline)
             && Instant::now() > deadline
         {
-            self.lose(self.loads[index].late("waiting for the end of the load", END));
+            let limit = self.load.plan.timeout + END;
+            self.lose(self.loads[index].late("waiting for the end of the load", limit));
         }
         sum
     }

@@ -563,7 +563,9 @@ impl Instance {
                 self.failure(phase, error.to_string(), remedy).into()
             }
             LoadError::NoPort(why) => self.failure(phase, why, NO_PORT).into(),
-            LoadError::Unfit(why) | LoadError::Failed(why) => match self.still_there(phase) {
+            // The cause includes the remedy.
+            LoadError::Unfit(why) => self.failure(phase, why, "").into(),
+            LoadError::Failed(why) => match self.still_there(phase) {
                 Err(failure) => failure.into(),
                 Ok(()) => self.failure(phase, why, "see its last log lines").into(),
             },
@@ -575,8 +577,9 @@ impl Instance {
         if let Err(failure) = self.still_there(phase) {
             return failure;
         }
-        let (cause, has_port) = match outcome {
-            Err(e) => (e.to_string(), !matches!(e, LoadError::NoPort(_))),
+        let (cause, remedy) = match outcome {
+            Err(LoadError::NoPort(why)) => (why, NO_PORT),
+            Err(e) => (e.to_string(), "see its last log lines"),
             Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
                 Some(f) => (
                     format!(
@@ -586,12 +589,17 @@ impl Instance {
                         f.phase,
                         outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
                     ),
-                    f.failure != Failure::NoPort,
+                    match f.failure {
+                        Failure::NoPort => NO_PORT,
+                        Failure::WrongBody | Failure::WrongStatus | Failure::BadFraming => {
+                            "`hotlap check` shows its responses"
+                        }
+                        _ => "see its last log lines",
+                    },
                 ),
-                None => ("it stopped responding".to_owned(), true),
+                None => ("the server stopped responding".to_owned(), "see its last log lines"),
             },
         };
-        let remedy = if has_port { "`hotlap check` shows its responses" } else { NO_PORT };
         self.failure(phase, cause, remedy)
     }
 

@@ -66,7 +66,7 @@ impl Attackers {
             return Err("a stress test needs a TCP address".to_owned());
         };
         let over = Arc::new(AtomicBool::new(false));
-        let failed = |e: io::Error| format!("cannot create an event loop: {e}");
+        let failed = |e: io::Error| format!("cannot start the attackers: {e}");
         let mut attack = AttackLoop {
             poll: Poll::new().map_err(failed)?,
             tls: TlsConfig::of(target).map_err(|e| e.to_string())?,

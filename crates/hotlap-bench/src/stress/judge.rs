@@ -281,11 +281,12 @@ impl fmt::Display for Reason {
         match self {
             Self::Ended(how) => write!(f, "the server {how}"),
             Self::Mute => write!(f, "no correct response after the attack"),
+            Self::ErrorsAfter(_, 0) => f.write_str("no response after the attack"),
             Self::ErrorsAfter(failed, asked) => {
                 write!(f, "{failed} of {asked} requests failed after the attack")
             }
             Self::SlowAfter(share) => {
-                write!(f, "{:.0}% of its throughput after the attack", share * 100.0)
+                write!(f, "only {:.0}% of its earlier throughput after the attack", share * 100.0)
             }
             Self::Errors(_, 0, _) => f.write_str("normal clients got no response"),
             Self::Errors(failed, asked, most) => {
@@ -293,10 +294,11 @@ impl fmt::Display for Reason {
                 most.map_or(Ok(()), |most| write!(f, ", mostly: {}", words(most)))
             }
             Self::Memory(before, after) => {
-                write!(f, "it keeps {:.0} MB of memory, up from {:.0} MB", mb(*after), mb(*before))
+                let (before, after) = (mb(*before), mb(*after));
+                write!(f, "it still uses {after:.0} MB of memory, up from {before:.0} MB")
             }
             Self::Threads(before, after) => {
-                write!(f, "it keeps {after} threads, up from {before}")
+                write!(f, "it still has {after} threads, up from {before}")
             }
             Self::Busy(share) => {
                 write!(f, "it uses {:.0}% of a core without requests", share * 100.0)
@@ -444,13 +446,13 @@ mod tests {
             ..calm()
         };
         let why = [
-            "it keeps 210 MB of memory, up from 21 MB",
-            "it keeps 204 threads, up from 4",
+            "it still uses 210 MB of memory, up from 21 MB",
+            "it still has 204 threads, up from 4",
             "it uses 99% of a core without requests",
         ];
         assert_eq!(judged(scarred), (Impact::Degraded, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
-        let why = "30% of its throughput after the attack".to_owned();
+        let why = "only 30% of its earlier throughput after the attack".to_owned();
         assert_eq!(judged(slower), (Impact::Degraded, vec![why]));
     }
 

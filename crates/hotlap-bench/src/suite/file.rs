@@ -357,7 +357,8 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<SuiteServer
                 line: line(item.span().start),
             };
             if entries.iter().any(|e| e.title() == entry.title()) {
-                let what = format!("{} is listed twice: give one a new `name`", entry.title());
+                let what =
+                    format!("{} is listed twice: give one another `name` or `cpus`", entry.title());
                 return Err((item.span(), what));
             }
             entries.push(entry);
@@ -382,7 +383,9 @@ fn stand(keys: &Keys, entries: &mut [SuiteServer]) -> Result<(), Complaint> {
                     let found = find(entries, name, entries[place].cpus)
                         .or_else(|| find(entries, name, None))
                         .filter(|found| *found != place);
-                    Some(found.ok_or_else(|| (item.span(), custom("on", name)))?)
+                    let what =
+                        || format!("on names {name:?}, which is not another server of this suite");
+                    Some(found.ok_or_else(|| (item.span(), what()))?)
                 }
             };
         }
@@ -424,8 +427,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         let (span, keys) = (load.span(), load.get_ref());
         let nothing = [&keys.connections, &keys.threads, &keys.pipeline, &keys.streams];
         if nothing.iter().any(|list| list.0.contains(&0)) {
-            let what = "connections, threads, streams and requests in flight must be at least 1"
-                .to_owned();
+            let what = "connections, threads, pipeline and streams must be at least 1".to_owned();
             return Err((span, what));
         }
         if keys.rate.0.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {
@@ -479,7 +481,12 @@ fn sourced(
     for row in keys.rows {
         let (span, row) = (row.span(), row.into_inner());
         let Some(entry) = find(servers, &row.server, row.cpus) else {
-            return Err((span, custom("a published row", &row.server)));
+            let cpus = row.cpus.map_or_else(String::new, |cpus| format!(" with cpus = {cpus}"));
+            let what = format!(
+                "a published row names {:?}{cpus}, which is not a server of this suite",
+                row.server
+            );
+            return Err((span, what));
         };
         let load = match &row.load {
             None => Some(0),
@@ -602,9 +609,16 @@ mod tests {
             ("servers = []", "mine.toml:1: no servers: list at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
             ("servers = ['a']\nstress = ['x']", "2: unknown scenario \"x\": choose from overload"),
-            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one a new `name`"),
+            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one another `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
-            ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),
+            (
+                "servers = ['a',\n{ run = 'b', on = 'x' }]",
+                "2: on names \"x\", which is not another server of this suite",
+            ),
+            (
+                "servers = ['a',\n{ run = 'b', on = 'b' }]",
+                "2: on names \"b\", which is not another server of this suite",
+            ),
             ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: connections, threads"),
             ("servers = ['a']\n[[load]]\nconnections = 'x'", "mine.toml:3: invalid type: string"),
             (

@@ -100,7 +100,7 @@ pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseEr
     }
     if status == 101 {
         return Err(ResponseError::Framing(
-            "the server switched protocols (101), although no request asked it to",
+            "the server switched protocols (101), which hotlap does not support",
         ));
     }
     let bodiless = is_head || (100..200).contains(&status) || status == 204 || status == 304;

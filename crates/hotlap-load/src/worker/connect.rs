@@ -40,7 +40,8 @@ impl Worker {
                 self.slots.close(number);
                 self.connect(number, now);
             } else {
-                self.fail(number, Failure::Timeout, now, "the server's accept queue is full");
+                let why = "timed out, possibly because the server's accept queue is full";
+                self.fail(number, Failure::Timeout, now, why);
             }
         }
     }

@@ -234,7 +234,7 @@ fn failed_connections_are_reported_with_the_reason() {
     let outcome = run(&plan).expect("a load");
     assert_eq!((outcome.connections.requested, outcome.connections.established), (2, 1));
     let why = outcome.first_connect_error.expect("a reason");
-    assert!(why.starts_with("cannot connect from 192.0.2.1: "), "{why}");
+    assert!(why.starts_with("cannot use the address 192.0.2.1 ("), "{why}");
 }
 
 #[test]

@@ -393,7 +393,7 @@ fn a_large_body_is_checked_to_its_last_byte() {
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (0, vec![(Failure::WrongBody, Phase::Body, 8)]));
     let wrong = outcome.first_wrong.expect("evidence");
-    assert_eq!(wrong.why, "the body differs from byte 1000002 on");
+    assert_eq!(wrong.why, "the body first differs at byte 1000002");
     assert!(wrong.first_bytes.starts_with(b"HTTP/1.1 200 OK"));
 }
 

@@ -101,7 +101,7 @@ fn wrong_responses_are_counted_and_kept() {
     let outcome = load(&server, 1, 10, 100);
     assert_eq!(counts(&outcome), (50, vec![(Failure::WrongBody, Phase::Body, 50)]));
     let wrong = outcome.first_wrong.expect("a wrong response");
-    assert_eq!(wrong.why, "the body differs from byte 7 on");
+    assert_eq!(wrong.why, "the body first differs at byte 7");
     assert_eq!(wrong.first_bytes, b"Hello, Mars!!");
     assert_eq!(wrong.method_and_path().as_deref(), Some("GET /"));
 }

@@ -201,7 +201,11 @@ fn a_mistake_is_reported_before_anything_is_sent() {
         (LOG, "load --body x", "cannot be used with"),
         (LOG, "load --replay times -R 5", "leave out --rate"),
         (LOG, "load --replay-speed 5 --replay order", "add --replay times"),
-        (LOG, "load --replay times -n 9", "9 requests are too many: the recording has times for 4"),
+        (
+            LOG,
+            "load --replay times -n 9",
+            "9 requests are too many: the access log has times for 4",
+        ),
         (LOG, "run --replay times", "works with `hotlap load` only"),
         (LOG, "run --path /x", "cannot be used with"),
         (LOG, "capacity --slo p99<1s --replay times", "`hotlap load` only"),

@@ -78,7 +78,7 @@ fn what_is_wrong_before_a_load_is_named() {
     for (other, words, code, message) in [
         (agent(), wrong_body.as_str(), 3, "a body of 13 bytes instead of 3"),
         (agent(), &nobody, 3, "while probing the server"),
-        (agent(), too_few, 2, "1 connections cannot be divided among 2 generators"),
+        (agent(), too_few, 2, "1 connection cannot be divided among 2 generators"),
         (failing, plain, 1, "no agent answered. The command printed \"No route to host\""),
     ] {
         load(&scene, &[agent(), other], words).said().fails(code).has(message);

@@ -341,7 +341,8 @@ impl Instance {
     pub fn recover(&mut self, load: usize, rate: f64) -> Result<(), ServerFailure> {
         self.thaw();
         let calm = CALM.max(self.service(load));
-        let until = Instant::now() + self.run.setting.timeout.max(RECOVERY);
+        let limit = self.run.setting.timeout.max(RECOVERY);
+        let until = Instant::now() + limit;
         let mut in_a_row = 0;
         while in_a_row < 2 {
             self.still_there("recovery")?;
@@ -353,11 +354,12 @@ impl Instance {
             }
             if Instant::now() > until {
                 let cause = format!(
-                    "after a load of {rate:.0} requests/s, a single request still took longer than \
-                     {} ms, or failed",
+                    "{:.0} s after a load of {rate:.0} requests/s, a single request still took \
+                     longer than {} ms, or failed",
+                    limit.as_secs_f64(),
                     calm.as_millis()
                 );
-                let remedy = "the server does not recover from overload by itself: limit its queue";
+                let remedy = "possibly the server's queue is too long: limit its length";
                 return Err(self.failure("recovery", cause, remedy));
             }
         }
@@ -380,7 +382,7 @@ impl Instance {
         let (lap, seen) = match self.observed(load, instrument, times) {
             Ok((lap, seen)) => (Ok(lap), seen),
             Err(trouble) => {
-                (Err(trouble), Err(unobserved("its generators were lost", "repeat the run")))
+                (Err(trouble), Err(unobserved("a generator was lost", "repeat the run")))
             }
         };
         Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))

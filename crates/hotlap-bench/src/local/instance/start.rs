@@ -33,7 +33,7 @@ impl Instance {
         let first = self.files.get_or_insert_with(|| files.clone());
         let other = files.into_iter().find(|file| !first.contains(file))?;
         Some(format!(
-            "{} was replaced during the run, so its restarts did not measure the same program: \
+            "{} was replaced during the run, so restarts possibly measured different programs: \
              repeat the run",
             other.path.display()
         ))
