@@ -5,8 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::Context;
-
 use crate::paths;
 
 // Defines `FILES`, all files of `servers/` and `suites/` with their contents, and a hash, `KEY`.
@@ -52,21 +50,24 @@ fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let fresh = cache.join("assets").join(format!("unpacking-{unique}"));
-    let cannot = || {
-        format!(
-            "cannot unpack the catalogue to {}: set HOTLAP_CACHE to a folder that you can write to",
+    let cannot = |error: std::io::Error| {
+        anyhow::anyhow!(
+            "cannot unpack the catalogue to {} ({error}): set HOTLAP_CACHE to a folder that you \
+             can write to",
             cache.display()
         )
     };
     for (name, bytes) in files {
         let file = fresh.join(name);
-        fs::create_dir_all(file.parent().unwrap_or(&fresh)).with_context(cannot)?;
-        fs::write(&file, bytes).with_context(cannot)?;
+        fs::create_dir_all(file.parent().unwrap_or(&fresh)).map_err(cannot)?;
+        fs::write(&file, bytes).map_err(cannot)?;
     }
     // If two threads or processes unpack at once, the second uses the folder of the first.
-    if fs::rename(&fresh, &folder).is_err() {
+    if let Err(error) = fs::rename(&fresh, &folder) {
         let _ = fs::remove_dir_all(&fresh);
-        anyhow::ensure!(folder.is_dir(), cannot());
+        if !folder.is_dir() {
+            return Err(cannot(error));
+        }
     }
     Ok(folder)
 }

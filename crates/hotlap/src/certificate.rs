@@ -196,7 +196,7 @@ impl PowerCertificate {
                     number::percent(100.0 * share)
                 )
             }
-            None => "smallest difference found in 9 of 10 runs: over 50%".to_owned(),
+            None => "smallest difference found in 9 of 10 runs: none up to 50%".to_owned(),
         };
         let noise =
             self.noise.map(|noise| format!("median noise floor: {}", number::spread(noise)));

@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses a duration that must be longer than zero.
 pub fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
+        Duration::ZERO => Err("0 is too short: use a longer time".to_owned()),
         d => Ok(d),
     }
 }

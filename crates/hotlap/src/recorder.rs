@@ -300,7 +300,7 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.live.say(&format!(
-            "Rounds and starts take longer than expected, so measuring takes about {:.0} s in all, \
+            "Rounds or starts take longer than expected, so measuring takes about {:.0} s in all, \
              without the first start.",
             budget.as_secs_f64()
         ));

@@ -36,7 +36,7 @@ fn goal(text: &str) -> Result<Objective, String> {
         ));
     }
     if !limit.ends_with('s') {
-        return Err(format!("{limit:?} needs a unit of time: write {figure}<{limit}ms"));
+        return Err(format!("the limit {limit:?} needs the unit us, ms or s: write {figure}<10ms"));
     }
     let limit_ns = quantity::span(limit)?.as_nanos();
     let limit_ns = u64::try_from(limit_ns).map_err(|_| format!("{limit} is too long"))?;
@@ -69,8 +69,8 @@ mod tests {
         );
         for (text, why) in [
             ("p99", "is not a goal"),
-            ("p99<10", "needs a unit of time: write p99<10ms"),
-            ("p99<10m", "needs a unit of time"),
+            ("p99<10", "needs the unit us, ms or s: write p99<10ms"),
+            ("p99<10m", "needs the unit us, ms or s"),
             ("p99<0ms", "0 is too short"),
             ("p100<1ms", "not a percentile that hotlap can search for"),
             ("max<1ms", "is not a goal"),

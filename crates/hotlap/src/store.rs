@@ -140,6 +140,9 @@ impl Store {
         let shown = || path.display().to_string();
         is_no_other_kind(path)?;
         match path.metadata() {
+            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(StoreError::Unwritable { path: shown(), cause: why.to_string() });
+            }
             Err(_) => return Err(StoreError::Missing { path: shown() }),
             // Opening an empty file for writing would make it a store.
             Ok(found) if found.len() == 0 => return Err(StoreError::Empty { path: shown() }),

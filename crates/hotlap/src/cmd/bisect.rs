@@ -256,7 +256,7 @@ impl Bisection<'_> {
         let ratio = |name: &str| Some(format!("{name} {}", report.ratio(name)?));
         let ratios: Vec<String> = names.filter_map(ratio).collect();
         let found = match ratios.is_empty() {
-            true => "The race had too few restarts for figures.".to_owned(),
+            true => "The race has no figures, possibly because it had too few restarts.".to_owned(),
             false => format!("{} of good.", ratios.join(", ")),
         };
         let (places, probability) = self.likeliest();
@@ -351,7 +351,7 @@ impl Bisection<'_> {
             .collect();
         match others.is_empty() {
             true => what,
-            false => format!("{what}There is another change in {}.\n", others.join(", ")),
+            false => format!("{what}There is probably another change in {}.\n", others.join(", ")),
         }
     }
 
@@ -377,7 +377,7 @@ impl Bisection<'_> {
         };
         format!(
             "No difference was found between the good and the bad commit: {found} ({words}). A \
-             longer --duration finds smaller differences.\n"
+             longer --duration may find smaller differences.\n"
         )
     }
 

@@ -291,10 +291,14 @@ fn below(row: &CheckedServer, console: &Console) -> Vec<String> {
 fn unmet(row: &CheckedServer) -> Option<String> {
     let (passed, made) = row.conformance();
     let failed: Vec<&str> = row.unmet().map(|check| check.name.as_str()).collect();
+    let still = match row.outcome {
+        CheckOutcome::Passed => " The server can still be measured.",
+        _ => "",
+    };
     (passed < made).then(|| {
         format!(
-            "{} of {made} optional HTTP/1.1 checks failed: {}. The server can still be measured. \
-             --json shows what each check expected and got.",
+            "{} of {made} optional HTTP/1.1 checks failed: {}.{still} --json shows what each check \
+             expected and got.",
             made - passed,
             failed.join(", ")
         )

@@ -155,6 +155,7 @@ fn before(store: &Store, baseline: &str) -> anyhow::Result<Side> {
         ));
     }
     let other = Store::open_existing(path)
+        .map_err(|why| anyhow::Error::msg(why.of_argument()))
         .with_context(|| "--baseline takes a baseline, run numbers or a store file")?;
     let side = Side::of(&other, &other.newest()?)?;
     let file = path.file_name().unwrap_or_default().to_string_lossy();

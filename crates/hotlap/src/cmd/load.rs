@@ -21,7 +21,7 @@ use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::redact;
-use crate::text::number::{self, duration};
+use crate::text::number;
 use crate::text::visible;
 use loaded::Loaded;
 use requests::Asked;
@@ -149,8 +149,8 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         && rate * time.as_secs_f64() < 1.0
     {
         return usage(format!(
-            "at {rate} requests/s, no request is due within {}: use -d {}s or more",
-            duration(*time),
+            "at {rate} requests/s, no request is due within {} s: use -d {}s or more",
+            time.as_secs_f64(),
             (1.0 / rate).ceil()
         ));
     }
@@ -249,7 +249,7 @@ fn drive(
     match joined {
         Err(LoadError::Lost(why)) => {
             let what = "a generator was lost, so the load has no result";
-            console.warn(&format!("NOT VALID: {what}: {why}"));
+            console.warn(&format!("NOT VALID: {what} ({why})"));
             Ok(None)
         }
         joined => Ok(Some(joined?)),
@@ -312,8 +312,8 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
                             for this request."
                 }
                 None => {
-                    "Only correct responses are timed. If this status is correct, pass \
-                     --expect-status."
+                    "Only correct responses are timed. If this status is correct, set \
+                     --expect-status, or expect_status in the requests file."
                 }
             });
         }

@@ -82,7 +82,8 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
     let mut found = BTreeMap::<usize, (&Path, Shard)>::new();
     for file in files {
         let name = file.display();
-        let store = Store::open_existing(file)?;
+        let store =
+            Store::open_existing(file).map_err(|why| anyhow::Error::msg(why.of_argument()))?;
         let run = store
             .last()
             .and_then(|number| store.run(number))

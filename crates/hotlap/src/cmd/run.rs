@@ -115,6 +115,10 @@ fn open_store(
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)
         }
-        Err(why) => Err(anyhow::anyhow!("{why}. Or use --no-store")),
+        // These options do not work without a store.
+        Err(why) if spec.resumes || spec.shard.is_some() || spec.baseline.is_some() => {
+            Err(why.into())
+        }
+        Err(why) => Err(anyhow::anyhow!("{why}, or use --no-store")),
     }
 }

@@ -39,7 +39,8 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let built = build_all(&servers, &supervisor, &interrupt, console)?;
     let ready = built.iter().filter(|b| b.is_ok()).count();
     let took = began.elapsed().as_secs();
-    console.print(&format!("Built {ready} of {} servers in {took} s.\n", built.len()))?;
+    let all = plural(built.len(), "server");
+    console.print(&format!("Built {ready} of {all} in {took} s.\n"))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
         if let Err(Unready::Failed(error)) = why {
@@ -98,7 +99,9 @@ pub fn install(
         console.print(&format!("# {id}: {why}\n#   {remedy}\n"))?;
     }
     if !yes {
-        console.note("\n`hotlap setup --yes` runs these commands, and builds the servers.");
+        if !missing.packages.is_empty() {
+            console.note("\nWith --yes, hotlap runs these commands, and builds the servers.");
+        }
         return Ok(Exit::Ok);
     }
     carry_out(&missing, interrupt, console)?;
@@ -113,8 +116,10 @@ fn carry_out(
     let log = paths::cache()?.join("setup.log");
     let name = visible(&log.to_string_lossy());
     // The log must not contain the output of an earlier installation.
-    File::create(&log).with_context(|| {
-        format!("cannot write {name}: set HOTLAP_CACHE to a folder that you can write to")
+    File::create(&log).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot write {name} ({error}): set HOTLAP_CACHE to a folder that you can write to"
+        )
     })?;
     let mut live = Live::start(console);
     let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
@@ -128,7 +133,7 @@ fn carry_out(
     live.clear();
     if let Err(InstallError::Ended { log_tail, .. }) = &result {
         log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
-        console.note(&format!("Its full log is in {name}."));
+        console.note(&format!("The full log is in {name}."));
     }
     Ok(result?)
 }
@@ -143,7 +148,7 @@ fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &
     for (server, probed) in servers.iter().zip(probed) {
         match probed {
             Err(absence) if absence.kind != MissingKind::Unreachable => {
-                console.note(&format!("{}: still not ready: {absence}", server.id));
+                console.note(&format!("{} is still not ready: {absence}", server.id));
                 exit = Exit::ServerFailed;
             }
             _ => {}

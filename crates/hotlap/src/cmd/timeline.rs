@@ -98,7 +98,8 @@ impl Source {
             let versions = args.versions.iter().map(version).collect();
             return Ok(Self { repository: None, versions });
         };
-        let Some((first, last)) = range.split_once("..") else {
+        let ends = range.split_once("..").filter(|(first, _)| !first.is_empty());
+        let Some((first, last)) = ends else {
             return usage(format!("{range} is not a range: write v1.0..HEAD"));
         };
         let repository = Repository::open()?;
@@ -216,7 +217,8 @@ impl Timeline<'_> {
             let version = &self.source.versions[place];
             match (report.failure(&version.name), report.ratio(&version.name)) {
                 (Some(why), _) if place == 0 => {
-                    return server_failed(format!("{}: {why}", version.name));
+                    let name = &version.name;
+                    return server_failed(format!("the server of {name} failed: {why}"));
                 }
                 (None, _) if place == 0 => {}
                 (None, Some(ratio)) => {
@@ -287,7 +289,11 @@ impl Timeline<'_> {
             })
             .collect();
         if steps.is_empty() {
-            sentences.push("No version differs by over 1% from the version before it.".to_owned());
+            let none = match self.levels().len() {
+                0 | 1 => "Fewer than two versions were measured.",
+                _ => "No version certainly differs by over 1% from the version before it.",
+            };
+            sentences.push(none.to_owned());
         }
         let failed = self.failed.iter();
         sentences.extend(

@@ -46,9 +46,9 @@ pub enum StoreError {
         /// The path of the file.
         path: String,
     },
-    /// The store cannot be written.
+    /// The store cannot be opened or written.
     #[error(
-        "cannot write the store {path} ({cause}): check its permissions and whether another \
+        "cannot use the store {path} ({cause}): check its permissions and whether another \
          program uses it, or name another file with --store"
     )]
     Unwritable {
@@ -90,6 +90,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns the message for a store that the command line names without `--store`.
+    pub fn of_argument(&self) -> String {
+        self.to_string().replace(" with --store", "")
+    }
+
     /// Whether a store at another path could work, because this store cannot be written.
     pub fn is_about_its_place(&self) -> bool {
         matches!(self, Self::Unwritable { .. } | Self::Full { .. })

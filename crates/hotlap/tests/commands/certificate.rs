@@ -33,9 +33,8 @@ fn a_certificate_is_kept_and_cited() {
     trials["trials"][0]["smallest"] = json!(0.05);
     trials["pair_s"] = json!(10.0);
     scene.write(&file, trials.to_string());
-    run(&scene, "--fail-if 'cost +1%'")
-        .has("--fail-if 'cost +1%' is finer than this run can decide");
-    run(&scene, "--fail-if 'cost +20%'").lacks("is finer than");
+    run(&scene, "--fail-if 'cost +1%'").has("--fail-if 'cost +1%' may be too fine for this run");
+    run(&scene, "--fail-if 'cost +20%'").lacks("too fine");
     scene.is_clean();
 }
 

@@ -116,7 +116,7 @@ fn a_postgres_of_the_user_is_left_as_it_was() {
 fn what_is_missing_or_wrong_is_named_with_the_remedy() {
     let Some(scene) = scene() else { return };
     let run = |words: &str| scene.hotlap(&format!("run --no-store {words} 'sleep 9'")).said();
-    run("--with-postgres none.sql").fails(2).has("--with-postgres: none.sql: No such file");
+    run("--with-postgres none.sql").fails(2).has("cannot read the SQL file none.sql: No such file");
     run("--with-postgres schema.sql --postgres .").fails(2).has(". lacks initdb, postgres or psql");
     scene.write("wrong.sql", "CREATE TABLE a (b int);\nCREATE TABLE c (d nothing);\n");
     run("--with-postgres wrong.sql")

@@ -61,7 +61,7 @@ fn what_is_wrong_with_generators_is_named_before_anything_is_started() {
     run(&scene, &vec![agent(); 5])
         .said()
         .fails(2)
-        .has("4 connections cannot be divided among 5 generators: use at least 5 (-c)");
+        .has("4 connections cannot be divided among 5 generators: use at least 5 connections");
     run(&scene, &[]).words("--server-address 10.0.0.1").said().fails(2).has("--generator-on");
     run(&scene, &[agent(), failing])
         .said()
@@ -166,7 +166,7 @@ fn run_on(hosts: &Hosts, host: usize, scene: &Scene, more: &[&str]) -> Said {
 fn servers_and_generators_may_be_on_several_hosts() {
     let Some(hosts) = Hosts::new(3) else { return };
     let scene = Scene::new();
-    run_on(&hosts, 0, &scene, &[]).has("servers are at 10.177.0.1");
+    run_on(&hosts, 0, &scene, &[]).has("Servers are at 10.177.0.1");
     adds_up(&scene.json("run.json"), 2);
     // Neither the servers nor the generators are on the host on which hotlap is started.
     run_on(&hosts, 3, &scene, &["--server-on", &hosts.agent(0)]);

@@ -132,7 +132,7 @@ fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
         kill_process(agents[1], signal).unwrap();
         let said = under_way.load.end().fails(4);
         assert_eq!(said.out, "", "there are no figures");
-        said.has("NOT VALID: a generator was lost, so the load has no result: sh -c 'echo $$ >> ")
+        said.has("NOT VALID: a generator was lost, so the load has no result (sh -c 'echo $$ >> ")
             .has(&format!("while loading: {why}"));
         agents.into_iter().for_each(is_gone);
         drop(under_way.server);

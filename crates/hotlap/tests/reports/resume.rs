@@ -93,7 +93,8 @@ fn what_cannot_go_on_says_why() {
     let gone = scene.experiment.participants.remove(1).name;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
     let expected = format!(
-        "run 1 cannot be resumed: {gone} can no longer run. Leave out --resume to begin a new run"
+        "run 1 cannot be resumed: {gone} is not among the servers that can run now. Leave out \
+         --resume to begin a new run"
     );
     assert_eq!(error, expected);
     let mut moved = run.clone();
@@ -109,8 +110,8 @@ fn what_cannot_go_on_says_why() {
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
     assert_eq!(
         error,
-        "run 1 cannot be resumed: its suite has changed since. Leave out --resume to begin a new \
-         run"
+        "run 1 cannot be resumed: the suite or the options have changed since. Give the same \
+         options, or leave out --resume to begin a new run"
     );
     // The figures of each request are stored by place, so the requests must be the same.
     let (mut cut, mut now) = (cut.run, changed);
@@ -139,8 +140,8 @@ fn what_is_left_is_announced() {
         |scene: &Scene, run: &Run| timing::announcement(run, &scene.experiment, &overload, None);
     assert_eq!(
         said(&scene, &run),
-        "Measuring 3 servers takes about 88 s: 28 s until all are warmed up, then 60 s (--duration); \
-         then stress for about 18 s."
+        "Measuring 3 servers takes about 88 s: 28 s until all are warmed up, then 60 s \
+         (--duration). Stress then takes about 18 s."
     );
     run.number = Some(7);
     scene.experiment.past.spent = Duration::from_secs(20);

@@ -36,7 +36,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     );
     let up = outcome.connections;
     if up.established < up.requested {
-        let why = outcome.first_connect_error.as_deref().unwrap_or("closed by the server");
+        let why = outcome.first_connect_error.as_deref().unwrap_or("possibly closed by the server");
         let (some, all) = (count(up.established), count(up.requested));
         out += &format!("  connected   {some} of {all}: {why}\n");
     }
@@ -62,7 +62,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     let busiest = outcome.busiest() * 100.0;
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
     let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
-    out += &format!("  generator   {busiest:.0}% busy, {each:.1} µs CPU a request\n");
+    out += &format!("  generator   {busiest:.0}% busy, {each:.1} µs CPU per request\n");
     for failure in &outcome.failures.0 {
         let word = |v: serde_json::Value| v.as_str().unwrap_or_default().to_owned();
         out += &format!(
@@ -153,7 +153,10 @@ fn sampled(loaded: &Loaded) -> String {
     };
     let seen = Survival::new(&outcome.response_time, &outcome.response_time_censored);
     let failed = outcome.failures.total();
-    let errors = if failed > 0 { format!(", {} errors", count(failed)) } else { String::new() };
+    let errors = match failed {
+        0 => String::new(),
+        some => format!(", {}", plural(some as usize, "error")),
+    };
     format!("  sampled     {}{errors}\n", times(&seen, concurrency))
 }
 
@@ -279,7 +282,7 @@ fn offered(open_loop: &OpenLoop) -> String {
     let OpenLoop { offered_per_s, reached_per_s, due, waiting, .. } = *open_loop;
     let share = reached_per_s / offered_per_s.max(f64::MIN_POSITIVE) * 100.0;
     let mut out = format!(
-        "  offered     {} requests/s, {} requests\n  reached     {} requests/s, {share:.0} %\n",
+        "  offered     {} requests/s, {} requests\n  reached     {} requests/s, {share:.0}%\n",
         rate(offered_per_s),
         count(due),
         rate(reached_per_s),

@@ -116,11 +116,13 @@ fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<St
     lines.extend(experiment.precision.map(|share| {
         format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
     }));
-    lines.extend(
-        experiment.limit.map(|_| {
-            "stops earlier once every verdict on CPU time per request is certain".to_owned()
-        }),
-    );
+    lines.extend(experiment.limit.map(|limit| {
+        match limit > 1.0 {
+            true => "stops earlier once --fail-if certainly passes or fails",
+            false => "stops earlier once every verdict on CPU time per request is certain",
+        }
+        .to_owned()
+    }));
     lines
 }
 

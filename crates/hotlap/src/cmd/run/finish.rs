@@ -32,7 +32,8 @@ pub fn finish(
         let mut text = render(&report, console.width, color);
         let has_laps = !kept.run.laps.is_empty() || !kept.run.stress.is_empty();
         let is_told = has_laps && !kept.store_failed && !console.quiet;
-        if let Some(number) = kept.run.number.filter(|_| is_told) {
+        // The store of a shard is published only after a complete run, and then announced.
+        if let Some(number) = kept.run.number.filter(|_| is_told && spec.shard.is_none()) {
             text += &stored(number, &spec.storage, exports.is_empty());
         }
         text
@@ -47,7 +48,7 @@ pub fn finish(
                 shell_words::quote(&path.to_string_lossy())
             ),
             None => "Warning: the store failed, and the run could not be stored anywhere else: \
-                     keep what is printed and exported here"
+                     save this output"
                 .to_owned(),
         });
     }

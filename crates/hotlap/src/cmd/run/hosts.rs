@@ -156,7 +156,7 @@ impl RunHosts {
         self.place(spec, &mut group, &hosts);
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
         let at =
-            network.as_ref().map_or_else(String::new, |(_, ip)| format!("; servers are at {ip}"));
+            network.as_ref().map_or_else(String::new, |(_, ip)| format!(". Servers are at {ip}"));
         let count = plural(names.len(), "generator");
         console.note(&format!("The load comes from {count}: {}{at}.", names.join(", ")));
         self.generators = Some(StartedGenerators { host: Arc::new(group), hosts, network });
@@ -223,8 +223,8 @@ impl RunHosts {
             return asked;
         }
         console.warn(&format!(
-            "Warning: slices are {} long instead of {}: a round trip to the other hosts takes {}, \
-             and shorter slices would be measured imprecisely.",
+            "Warning: slices are {} long instead of {}. A round trip to the other hosts takes {}, \
+             so shorter slices would be measured imprecisely.",
             ms(shortest),
             ms(slice),
             ms(delay)

@@ -10,7 +10,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use hotlap_servers::database;
 use hotlap_servers::process::kill_marked;
 
@@ -35,10 +34,11 @@ impl Logs {
     /// Creates the folder, and removes the folders of killed runs.
     pub fn new() -> anyhow::Result<Self> {
         let all = paths::cache()?.join("logs");
-        Self::within(&all).with_context(|| {
+        Self::within(&all).map_err(|error| {
             let all = all.display();
-            format!(
-                "cannot make a folder in {all}: set HOTLAP_CACHE to a folder that you can write to"
+            anyhow::anyhow!(
+                "cannot make a folder in {all} ({error}): set HOTLAP_CACHE to a folder that you \
+                 can write to"
             )
         })
     }

@@ -117,8 +117,8 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     let raised = spec.high_priority.then(Priority::raise).transpose();
     raised.map_err(|error| {
         anyhow::anyhow!(
-            "--high-priority: cannot raise the priority ({error}): run hotlap as root, give it \
-             CAP_SYS_NICE, or leave out the option"
+            "cannot raise the priority ({error}): run hotlap as root, give hotlap CAP_SYS_NICE, or \
+             leave out --high-priority"
         )
     })
 }

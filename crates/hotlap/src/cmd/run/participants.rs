@@ -149,8 +149,8 @@ impl Participants {
         }
         if spec.servers.is_empty() || (all.ready.is_empty() && spec.leaves_out_missing) {
             console.note(
-                "No server of this suite can run here, so only the ceiling is measured. `hotlap \
-                 setup` prints how to install what is missing.",
+                "No server of this suite can run here, so nothing is measured. `hotlap setup` \
+                 prints how to install missing toolchains.",
             );
         }
         all.contract = all.title();

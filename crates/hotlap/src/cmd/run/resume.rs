@@ -20,7 +20,7 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),
         (None, _) => usage("--resume needs a suite: --suite NAME --resume"),
-        (_, None) => usage("--resume reads the store: leave out --no-store"),
+        (_, None) => usage("--resume needs the store with the interrupted run: add --store FILE"),
     }
 }
 
@@ -63,8 +63,8 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     }
     let number = earlier.number.unwrap_or(0);
     usage(format!(
-        "run {number} cannot be resumed: its suite has changed since. Leave out --resume to begin \
-         a new run"
+        "run {number} cannot be resumed: the suite or the options have changed since. Give the \
+         same options, or leave out --resume to begin a new run"
     ))
 }
 
@@ -125,8 +125,8 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             }
             _ => {
                 return usage(format!(
-                    "run {number} cannot be resumed: {} can no longer run. Leave out --resume to \
-                     begin a new run",
+                    "run {number} cannot be resumed: {} is not among the servers that can run now. \
+                     Leave out --resume to begin a new run",
                     server.name
                 ));
             }
@@ -145,7 +145,9 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     // One restart is added to replace the unfinished one.
     experiment.restarts = experiment.restarts.map(|restarts| restarts + unfinished(earlier));
     if experiment.restarts.is_some_and(|restarts| experiment.from.restart >= restarts) {
-        return usage(format!("run {number} is complete: it has all its restarts"));
+        return usage(format!(
+            "run {number} already has all its restarts: leave out --resume to begin a new run"
+        ));
     }
     Ok(())
 }

@@ -63,6 +63,19 @@ struct Compared<'a> {
     /// A text such as ` under POST /bla` if there are several loads, otherwise empty.
     under: &'a str,
     is_offered: bool,
+    /// Whether `other` names earlier runs instead of a server of the same run.
+    is_of_runs: bool,
+}
+
+impl Compared<'_> {
+    /// Says that two figures cannot be compared.
+    fn has_no_ratio(&self, what: &str) -> String {
+        let Self { server, other, is_of_runs, .. } = self;
+        match is_of_runs {
+            true => format!("the {what} of {server} cannot be compared with {other}"),
+            false => format!("{server} and {other} cannot be compared by their {what}"),
+        }
+    }
 }
 
 impl Rule {
@@ -103,7 +116,7 @@ impl Rule {
         let smallest = certificate.smallest_in(duration_s, servers, run.loads.len())?;
         (self.limit < smallest).then(|| {
             format!(
-                "--fail-if '{self}' is finer than this run can decide. According to the machine's \
+                "--fail-if '{self}' may be too fine for this run. According to the machine's \
                  certificate of {}, the smallest difference that 9 of 10 runs of this length find \
                  is about {}. Raise the limit above that, or set --duration {:.0}m.",
                 certificate.day(),
@@ -123,8 +136,14 @@ impl Rule {
         let Some(other) = results.reference.as_deref() else { return };
         for row in results.rows.iter().filter(|row| row.role == Role::Plain) {
             let under = &results.under;
-            let compared =
-                Compared { server: &row.name, other, load: results.load, under, is_offered: true };
+            let compared = Compared {
+                server: &row.name,
+                other,
+                load: results.load,
+                under,
+                is_offered: true,
+                is_of_runs: false,
+            };
             self.hold_capacity(&compared, row.ratio.as_ref().zip(row.judged), ruling);
         }
     }
@@ -132,7 +151,7 @@ impl Rule {
     /// Applies a rule about capacities to the verdict of one comparison.
     fn hold_capacity(
         self,
-        &Compared { server, other, load, under, .. }: &Compared,
+        compared: &Compared,
         found: Option<(&Figure, Judged)>,
         ruling: &mut Ruling,
     ) {
@@ -141,23 +160,23 @@ impl Rule {
         let (None, Some(ratio)) = (inconclusive, ratio) else {
             let why = match inconclusive {
                 Some(why) => format!(": {}", reason(why)),
-                None => ", because the capacity of one of the two servers is unknown".to_owned(),
+                None => ", because a capacity or its interval is unknown".to_owned(),
             };
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {server} and {other} cannot be compared by \
-                 their capacity{why}."
+                "--fail-if cannot be decided{}: {}{why}.",
+                compared.under,
+                compared.has_no_ratio("capacity")
             ));
             return;
         };
-        let compared = Compared { server, other, load, under, is_offered: true };
-        self.decide(("capacity", true), &compared, ratio, ruling);
+        self.decide(("capacity", true), compared, ratio, ruling);
     }
 
     /// Decides the rule by the interval of a ratio.
     fn decide(
         self,
         (what, falls): (&str, bool),
-        &Compared { server, other, load, under, .. }: &Compared,
+        &Compared { server, other, load, under, is_of_runs, .. }: &Compared,
         ratio: &Figure,
         ruling: &mut Ruling,
     ) {
@@ -172,11 +191,12 @@ impl Rule {
                 ruling.broken.push(BrokenRule { server: server.to_owned(), load, sentence });
             }
             Decision::Undecided { times } => {
+                let more = if is_of_runs { "as many runs" } else { "the --duration" };
                 let remedy = match times {
-                    Some(times) => format!(" About {times} times the --duration would decide it."),
+                    Some(times) => format!(" About {times} times {more} would decide it."),
                     None => format!(
-                        " The ratio is so close to the limit that more than {MOST_TIMES} times the \
-                         --duration would be needed."
+                        " The ratio is so close to the limit that more than {MOST_TIMES} times \
+                         {more} would be needed."
                     ),
                 };
                 ruling.unknown.push(format!(
@@ -201,6 +221,7 @@ impl Rule {
                 load: table.load,
                 under: &table.under,
                 is_offered: table.rate.is_some(),
+                is_of_runs: false,
             };
             match &row.against {
                 Some(against) => {
@@ -223,6 +244,7 @@ impl Rule {
                     load,
                     under: &table.under,
                     is_offered: table.is_offered,
+                    is_of_runs: true,
                 };
                 let found = change.map(|change| &change.found);
                 match self.measure {
@@ -240,10 +262,11 @@ impl Rule {
     /// which is not a pass ([`Ruling::exit`]).
     fn hold(
         self,
-        (measure, &Compared { server, other, load, under, is_offered }): (Measure, &Compared),
+        (measure, compared): (Measure, &Compared),
         found: Option<&MeasureVerdict>,
         ruling: &mut Ruling,
     ) {
+        let &Compared { server, other, under, is_offered, is_of_runs, .. } = compared;
         let what = what(measure, is_offered);
         // If both servers serve the whole offered rate, neither has fewer requests/s than the
         // other.
@@ -253,12 +276,23 @@ impl Rule {
         }
         let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
         let Some((found, ratio)) = ratio.filter(|(_, ratio)| ratio.low.is_some()) else {
+            let slices = match measure {
+                Measure::P99 => ", or longer slices (--slice 1s),",
+                _ => "",
+            };
+            let why = match is_of_runs {
+                true => "there are too few runs or laps that count. A verdict needs three runs on \
+                         each side."
+                    .to_owned(),
+                false => format!(
+                    "too few laps count, responses were wrong, requests had no response, or the \
+                     load generator was the limit. A longer --duration{slices} may give an \
+                     interval."
+                ),
+            };
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {server} and {other} cannot be compared by \
-                 their {what}, because too few laps count, responses were wrong, requests had no \
-                 response, or the load generator was the limit. A longer --duration{} may give an \
-                 interval.",
-                if measure == Measure::P99 { ", or longer slices (--slice 1s)," } else { "" }
+                "--fail-if cannot be decided{under}: {}, possibly because {why}",
+                compared.has_no_ratio(what)
             ));
             return;
         };
@@ -271,8 +305,7 @@ impl Rule {
             ));
             return;
         }
-        let compared = Compared { server, other, load, under, is_offered };
-        self.decide((what, measure == Measure::Rate), &compared, ratio, ruling);
+        self.decide((what, measure == Measure::Rate), compared, ratio, ruling);
     }
 }
 
@@ -394,7 +427,8 @@ mod tests {
     use crate::report::figure::ratio;
 
     fn compared(under: &str) -> Compared<'_> {
-        Compared { server: "new", other: "old", load: 0, under, is_offered: false }
+        let (server, other) = ("new", "old");
+        Compared { server, other, load: 0, under, is_offered: false, is_of_runs: false }
     }
 
     #[test]
@@ -425,9 +459,9 @@ mod tests {
         assert_eq!(
             ruling.unknown[0],
             "--fail-if cannot be decided: new and old cannot be compared by their p99 of service \
-             time, because too few laps count, responses were wrong, requests had no response, or \
-             the load generator was the limit. A longer --duration, or longer slices (--slice \
-             1s), may give an interval."
+             time, possibly because too few laps count, responses were wrong, requests had no \
+             response, or the load generator was the limit. A longer --duration, or longer slices \
+             (--slice 1s), may give an interval."
         );
     }
 

@@ -34,10 +34,12 @@ pub fn run(
         return Ok(Exit::Ok);
     }
     is_writable(to).with_context(|| {
-        let folder = to.parent().unwrap_or(Path::new(".")).display();
-        format!("cannot write to {folder}, where the result belongs")
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).display();
+        format!("cannot write to {folder}, the folder of --store")
     })?;
-    let unfinished = Unfinished::new().context("cannot make a folder for the store")?;
+    let unfinished = Unfinished::new()
+        .with_context(|| format!("cannot make a folder in {}", std::env::temp_dir().display()))?;
     let store = unfinished.store();
     let exit = measure(store.clone())?;
     if !matches!(exit, Exit::Ok | Exit::ServerFailed) || !is_finished(&store)? {
@@ -45,13 +47,11 @@ pub fn run(
     }
     let published = publish_patiently(&store, to).or_else(|error| {
         let kept = unfinished.keep();
-        Err(error).with_context(|| {
-            format!(
-                "cannot write {}. The result is kept: copy {} to that path",
-                to.display(),
-                kept.display()
-            )
-        })
+        Err(anyhow::anyhow!(
+            "cannot write {} ({error}). The result is complete: copy {} to that path",
+            to.display(),
+            kept.display()
+        ))
     })?;
     match published {
         Published::Here => console.note(&format!("Shard {number} is done: {}", to.display())),

@@ -203,8 +203,8 @@ impl RunSpec {
         let (requests, mut notes) = request::requests(&args.common.request, suite, seed)?;
         if schedule.stop_early && limit.is_none() {
             notes.push(
-                "--stop-early has no effect with these rules. It works with a single rule about \
-                 CPU time per request, such as --fail-if 'cost +3%', or without a rule."
+                "--stop-early has no effect here. It works with a single rule about CPU time per \
+                 request, such as --fail-if 'cost +3%', or without a rule."
                     .to_owned(),
             );
         }

@@ -164,7 +164,7 @@ pub fn announcement(
     let count = experiment.participants.iter().filter(named).count();
     let mut words = match run.number {
         _ if run.question == Question::Explain => "Explaining".to_owned(),
-        _ if run.question == Question::Capacity => "Searching the capacity of".to_owned(),
+        _ if run.question == Question::Capacity => "Searching for the capacity of".to_owned(),
         Some(number) => format!("Continuing run {number}: measuring"),
         None => "Measuring".to_owned(),
     };
@@ -180,10 +180,10 @@ pub fn announcement(
         start_s + rest_s
     );
     if let Explain::After(time) = experiment.explain {
-        words += &format!("; then explaining the differences for about {} s", time.as_secs());
+        words += &format!(". Explaining the differences then takes about {} s", time.as_secs());
     }
     if takes > 0 {
-        words += &format!("; then stress for about {takes} s");
+        words += &format!(". Stress then takes about {takes} s");
     }
     words + "."
 }

@@ -180,8 +180,8 @@ fn sentence(claims: &[Claim]) -> String {
     match (count(Word::Off), count(Word::Disturbed)) {
         (0, 0) => format!("All {all} figures are right."),
         (0, disturbed) => format!(
-            "Something else on these cores disturbed {disturbed} of {all} figures, which are right \
-             in the\n  quietest lap, or agree with a bare client."
+            "Disturbed: {disturbed} of {all} figures, possibly by other programs on these cores. \
+             Each is\n  right in the quietest lap, or agrees with a bare client."
         ),
         (off, _) => format!(
             "Off: {off} of {all} figures. Do not rely on such figures here until you know why."
@@ -246,8 +246,8 @@ mod tests {
         fixed:10000  p99            10.1 ms  10.0 ms   ± 100 µs  right
         erring:100   wrong answers    1,234    1,234        ± 2  right
 
-        Something else on these cores disturbed 1 of 4 figures, which are right in the
-        quietest lap, or agree with a bare client.
+        Disturbed: 1 of 4 figures, possibly by other programs on these cores. Each is
+        right in the quietest lap, or agrees with a bare client.
         ");
         let alone = table(&claims()[..1]);
         assert!(alone.ends_with("\n  All 1 figures are right.\n"), "{alone}");

@@ -64,13 +64,15 @@ pub fn run(
         None => trials.rounds = Work::ARITHMETIC.rounds(arena, CONNECTIONS, PLANTED_PERCENT)?,
     }
     let left = args.trials.saturating_sub(trials.trials.len() as u32);
-    console.note(&format!(
-        "Running {} with {} servers, for about {:.0} min. If you interrupt hotlap, the same \
-         command continues the trials.",
-        plural(left as usize, "trial"),
-        PLANTED_PERCENT.len() + TWIN + 1,
-        (budget(pair).as_secs_f64() * f64::from(left) / 60.0).ceil()
-    ));
+    if left > 0 {
+        console.note(&format!(
+            "Running {} with {} servers, for about {:.0} min. If you interrupt hotlap, the same \
+             command continues the trials.",
+            plural(left as usize, "trial"),
+            PLANTED_PERCENT.len() + TWIN + 1,
+            (budget(pair).as_secs_f64() * f64::from(left) / 60.0).ceil()
+        ));
+    }
     let live = Live::start(console);
     for number in trials.trials.len() as u32..args.trials {
         live.phase(format!("trial {} of {}", number + 1, args.trials));

@@ -338,7 +338,7 @@ pub fn costlier(
     let cost =
         |server: usize| analysis.servers[server].against.and_then(|a| a.found[Measure::Cost]);
     let of_pair = |figure, unit, claimed, real, tolerance| {
-        Claim::new(("CPU time a request", figure), unit, claimed, real, tolerance)
+        Claim::new(("CPU time per request", figure), unit, claimed, real, tolerance)
     };
     let ratio = |server: usize, figure, real| {
         let claimed = cost(server).map_or(f64::NAN, |(effect, _)| effect.ratio.value);
@@ -346,7 +346,7 @@ pub fn costlier(
     };
     let is_worse = cost(3).is_some_and(|(_, verdict)| verdict == Verdict::Worse);
     let worse = f64::from(u8::from(is_worse));
-    let of_level = Claim::time("CPU time a request", "made to be 40 µs", level, 40.0);
+    let of_level = Claim::time("CPU time per request", "made to be 40 µs", level, 40.0);
     Ok(vec![
         Claim { tolerance: 40.0 * RATIO, ..of_level },
         ratio(2, "twin ÷ twin", 1.0),
@@ -438,7 +438,7 @@ pub fn tolerance(found: &Estimate, real: f64) -> f64 {
 fn cost_claim(name: &str, found_us: Option<Estimate>, alone_us: f64) -> Claim {
     let claimed = found_us.map_or(f64::NAN, |found| found.value);
     let tolerance = found_us.map_or(0.0, |found| tolerance(&found, alone_us));
-    Claim::new(("more CPU time a request", name), Unit::Us, claimed, alone_us, tolerance)
+    Claim::new(("more CPU time per request", name), Unit::Us, claimed, alone_us, tolerance)
 }
 
 #[cfg(test)]

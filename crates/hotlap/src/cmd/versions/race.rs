@@ -85,7 +85,10 @@ impl<'a> Races<'a> {
         if interrupt.asked() || is(Exit::Interrupted) {
             return Ok(UnlessInterrupted::Interrupted);
         }
-        if status.code().is_none() || is(Exit::Usage) || is(Exit::Error) {
+        if status.code().is_none() {
+            anyhow::bail!("a race was killed ({status})");
+        }
+        if is(Exit::Usage) || is(Exit::Error) {
             anyhow::bail!("a race failed ({status}). Its error is printed above");
         }
         let text = fs::read_to_string(&self.export);

@@ -58,8 +58,11 @@ impl Repository {
     /// # Errors
     /// There is no repository, or git is not installed.
     pub fn open() -> anyhow::Result<Self> {
-        let root = git(&["rev-parse", "--show-toplevel"])
-            .or_else(|why| usage(format!("{why}. Start hotlap in a git repository")))?;
+        let root =
+            git(&["rev-parse", "--show-toplevel"]).or_else(|why| match why.is::<io::Error>() {
+                true => Err(why),
+                false => usage(format!("{why}. Start hotlap in a git repository")),
+            })?;
         let inside = git(&["rev-parse", "--show-prefix"])?;
         Ok(Self { root: root.into(), inside: inside.into() })
     }

@@ -47,8 +47,9 @@ impl SessionFolder {
     pub fn read<T: DeserializeOwned + Default>(&self) -> anyhow::Result<T> {
         let path = self.path.join(STATE);
         match fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("{} is damaged: remove it", path.display())),
+            Ok(text) => serde_json::from_str(&text).map_err(|why| {
+                anyhow::anyhow!("{} is damaged ({why}): remove the file", path.display())
+            }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
             Err(error) => Err(error).context(format!("cannot read {}", path.display())),
         }
@@ -119,8 +120,8 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => anyhow::bail!(
-            "another hotlap measures these versions, or a build or a race that it started still \
-             runs: wait until it ends"
+            "another hotlap, or a build or a race that another hotlap started, still works on \
+             these versions: wait for its end"
         ),
         Err(TryLockError::Error(error)) => {
             Err(error).context(format!("cannot lock {}", path.display()))

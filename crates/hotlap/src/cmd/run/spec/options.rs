@@ -16,6 +16,7 @@ use crate::cli::{ExportArgs, RunArgs, Schedule, StartArgs};
 use crate::exit::usage;
 use crate::redact;
 use crate::slo;
+use crate::text::number::plural;
 
 /// Rejects the first of these options that was given.
 fn refuse(options: &[(&str, bool)], why: impl Fn(&str) -> String) -> anyhow::Result<()> {
@@ -46,8 +47,8 @@ pub(super) fn need_servers(args: &RunArgs) -> anyhow::Result<()> {
 pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()> {
     if suite.is_some() && !args.common.start.parameters.is_empty() {
         return usage(
-            "-L applies to servers on the command line, but a suite names its own. Leave out -L or \
-             --suite.",
+            "-L applies to servers on the command line, but a suite names its own servers: leave \
+             out -L, or name servers instead of a suite",
         );
     }
     if args.schedule.restarts == Some(0) || args.schedule.rounds == Some(0) {
@@ -84,20 +85,22 @@ pub(super) fn database(
         (Some(file), None) => match std::fs::File::open(file) {
             Ok(_) => Schema::File(file.clone()),
             Err(error) => {
-                return usage(format!("--with-postgres: {}: {error}", file.display()));
+                return usage(format!("cannot read the SQL file {}: {error}", file.display()));
             }
         },
         (Some(_), Some(server)) => {
             return usage(format!(
-                "the contract of {} has tables of its own: leave out --with-postgres",
+                "the contract of {} has tables of its own: leave out --with-postgres (in a suite, \
+                 with_postgres)",
                 server.name
             ));
         }
     };
     let placement = &args.common.placement;
-    let elsewhere =
-        [("--shard", args.shard.is_some()), ("--server-on", placement.server_on.is_some())];
-    refuse(&elsewhere, |option| {
+    refuse(&[("--shard", args.shard.is_some())], |option| {
+        format!("servers with a database cannot be measured in shards: leave out {option}")
+    })?;
+    refuse(&[("--server-on", placement.server_on.is_some())], |option| {
         format!("hotlap creates databases only for servers on this machine: leave out {option}")
     })?;
     let StartArgs { postgres, database, .. } = &args.common.start;
@@ -146,7 +149,7 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
     })?;
     let shell = [("--shell", args.common.start.shell && !commands)];
     refuse(&shell, |_| {
-        "--shell applies to commands, but no command is named: leave it out".to_owned()
+        "--shell applies to commands, but no command is named: leave out --shell".to_owned()
     })
 }
 
@@ -171,8 +174,9 @@ pub(super) fn have_hosts(
     }
     match loads.iter().find(|load| load.shape.connections < count) {
         Some(load) => usage(format!(
-            "{} connections cannot be divided among {count} generators: use at least {count} (-c)",
-            load.shape.connections
+            "{} cannot be divided among {count} generators: use at least {count} connections, or \
+             fewer generators",
+            plural(load.shape.connections, "connection")
         )),
         None => Ok(()),
     }
@@ -264,7 +268,7 @@ pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<Expo
         &table.export_bencher,
     ];
     let verb = match question {
-        Question::Stress => "--stress",
+        Question::Stress => "a stress run",
         Question::Explain => "an explanation",
         _ => return Ok(table.clone()),
     };

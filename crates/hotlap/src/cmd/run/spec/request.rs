@@ -38,8 +38,8 @@ pub fn requests(
     if let Some(log) = log {
         if args.ask.replay.replay == Some(ReplayMode::Times) {
             return usage(
-                "--replay times works with `hotlap load` only: a run measures each server at its \
-                 highest rate and at a common rate",
+                "--replay times works with `hotlap load` only, because a run chooses the rates \
+                 itself: leave out --replay times",
             );
         }
         let headers = headers(&args.ask.headers)?;
@@ -52,8 +52,8 @@ pub fn requests(
     let (server, requests) = from_file(file, None, &common)?;
     if server.is_some() {
         return usage(format!(
-            "{} names a server: `hotlap run` sends its requests to each server, so write paths \
-             instead of URLs",
+            "{} names a server, but a run sends these requests to each server: write paths instead \
+             of URLs",
             file.display()
         ));
     }
@@ -72,7 +72,9 @@ fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let usual = if body.is_empty() { "GET" } else { "POST" };
     let path = args.path.clone().or(said.path).unwrap_or_else(|| "/".to_owned());
     if !path.starts_with('/') || path.chars().any(|c| c.is_control() || c == ' ') {
-        return usage(format!("{path:?} is not a path: it must begin with / and have no spaces"));
+        return usage(format!(
+            "{path:?} is not a path: a path begins with / and has no spaces or control characters"
+        ));
     }
     Ok(Ask {
         name: None,

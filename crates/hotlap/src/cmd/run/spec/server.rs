@@ -264,7 +264,8 @@ fn running(
         && !args.common.shape.allow_remote
     {
         return usage(format!(
-            "{url} is on another machine: pass --allow-remote if you are allowed to load it"
+            "{url} is possibly on another machine: pass --allow-remote if you are allowed to load \
+             it"
         ));
     }
     let is_plain = resolved.target.tls.is_none();
