@@ -48,8 +48,8 @@ pub enum StoreError {
     },
     /// The store cannot be written.
     #[error(
-        "cannot write the store {path} ({cause}): check its permissions and whether another \
-         program uses it, or name another file with --store"
+        "cannot open or write the store {path} ({cause}): check its permissions and whether \
+         another program uses it, or name another file with --store"
     )]
     Unwritable {
         /// The path of the file.
@@ -80,7 +80,7 @@ pub enum StoreError {
         path: String,
     },
     /// SQLite reported any other error.
-    #[error("the store {path} failed: {cause}. Name another file with --store")]
+    #[error("the store {path} failed ({cause}): name another file with --store")]
     Other {
         /// The path of the file.
         path: String,

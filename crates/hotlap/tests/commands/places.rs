@@ -124,7 +124,8 @@ fn with_a_home_that_cannot_be_written_a_run_works() {
     for home in [home.as_path(), Path::new("/dev/null/home")] {
         let run = run(&scene, &url).env("HOME", home).env("TMPDIR", &temporary);
         let Some(said) = as_nobody(&run, &temporary) else { return };
-        let warning = format!("will not be stored: cannot write the store {}", home.display());
+        let cause = format!("cannot open or write the store {}", home.display());
+        let warning = format!("will not be stored: {cause}");
         measured(said, &url).has(&warning).has("--store");
     }
 }
@@ -135,7 +136,7 @@ fn a_store_that_cannot_be_written_is_found_out_first() {
     scene.write("file", "");
     for path in [scene.file("file/hotlap.db"), "/proc/hotlap/hotlap.db".to_owned()] {
         let said = run(&scene, "http://127.0.0.1:1/").args(["--store", &path]).said().fails(1);
-        said.has(&format!("cannot write the store {path}")).has("Or use --no-store");
+        said.has(&format!("cannot open or write the store {path}")).has("Or use --no-store");
     }
     // The store is read-only. Regression: hotlap noticed this problem only when the run began,
     // after its builds.
@@ -149,7 +150,7 @@ fn a_store_that_cannot_be_written_is_found_out_first() {
     let said = as_nobody(&run, Path::new("/"));
     permit(&scene.path("read"), 0o755);
     if let Some(said) = said {
-        assert!(flat(&said.err).contains("cannot write the store"), "{said:?}");
+        assert!(flat(&said.err).contains("cannot open or write the store"), "{said:?}");
         said.fails(1).has("--no-store");
     }
 }
