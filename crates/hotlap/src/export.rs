@@ -118,7 +118,8 @@ fn no_inputs<'a>(
     for file in sinks.filter_map(Sink::file) {
         if file.canonicalize().is_ok_and(|file| inputs.contains(&file)) {
             return usage(format!(
-                "{} is an input and would be overwritten: name another file for the export",
+                "{} is also named elsewhere on the command line and would be overwritten: name \
+                 another file for the export",
                 file.display()
             ));
         }
@@ -138,7 +139,10 @@ fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
             continue;
         };
         if files.contains(&file) {
-            return usage(format!("two exports go to {}: name another file", file.display()));
+            return usage(format!(
+                "two exports go to {}: name another file for one of them",
+                file.display()
+            ));
         }
         files.push(file);
     }

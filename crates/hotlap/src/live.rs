@@ -65,6 +65,8 @@ impl Live {
         live.change(|status| status.board = Board::new(names));
         if live.drawing.is_some() {
             live.keys = Keys::watch();
+            let has_keys = live.keys.is_some();
+            live.change(|status| status.board.listens(has_keys));
         }
         live
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_load::Failures;
 use hotlap_load::outcome::Negotiated;
+use hotlap_load::{Failures, OpenLoop};
 use hotlap_stats::{Bursts, Estimate, OddStarts};
 
 use super::bias::Unsteady;
@@ -87,6 +87,10 @@ pub enum ServerWarning {
         offered: f64,
         /// Requests/s that the server served.
         reached: f64,
+        /// Whether the rate is the common rate. Otherwise it is the rate of the load.
+        is_common: bool,
+        /// Whether the queue grew. Otherwise, failed requests may be the cause.
+        has_queue: bool,
     },
     /// Some laps of the server are excluded.
     LeftOut(ExcludedLaps),
@@ -221,8 +225,15 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let measured = &analysis.servers[server];
     let reached = measured.level[Measure::Rate].map(|rate| rate.value);
     let behind = analysis.offered.zip(reached).filter(|_| !measured.keeps_up);
+    let behind = behind.map(|(offered, reached)| {
+        let has_queue = has_queue(run, analysis.load, server);
+        ServerWarning::Behind { offered, reached, is_common: false, has_queue }
+    });
     let at_common_rate = measured.open_loop.filter(|found| found.is_behind);
-    let behind = behind.or(at_common_rate.map(|o| (o.offered_per_s, o.reached_per_s)));
+    let behind = behind.or(at_common_rate.map(|found| {
+        let (offered, reached) = (found.offered_per_s, found.reached_per_s);
+        ServerWarning::Behind { offered, reached, is_common: true, has_queue: true }
+    }));
     let in_slices = measured.probed.filter(Probed::is_biased).map(|probed| probed.ratio);
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
@@ -233,7 +244,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
         failing(run, analysis.load, server).filter(|_| measured.is_measured()),
         goaways(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
-        behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
+        behind,
         // If no lap of any server counts, the sentences with the table give the reason.
         left_out(true).filter(|_| analysis.is_measured()).map(ServerWarning::LeftOut),
         left_out(false).map(ServerWarning::LeftOut),
@@ -241,6 +252,13 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Whether the queue grew in a server's main laps that count.
+fn has_queue(run: &Run, load: usize, server: usize) -> bool {
+    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) && l.counts();
+    OpenLoop::over(run.laps.iter().filter(own).map(|lap| &lap.outcome))
+        .is_some_and(|found| found.is_behind)
 }
 
 /// Returns the warning that a server ended connections with an error, with the most frequent error.

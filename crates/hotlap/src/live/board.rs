@@ -31,6 +31,8 @@ pub struct Board {
     /// The share of the latest lap that the busiest generator thread spent on a core.
     busy: Option<f64>,
     late_ns: u64,
+    /// Whether the key `q` has no effect, because hotlap does not read the keyboard.
+    is_deaf: bool,
 }
 
 impl Board {
@@ -38,6 +40,11 @@ impl Board {
     pub fn new(names: Vec<String>) -> Self {
         let none = vec![Vec::new(); names.len()];
         Self { names, rates: none.clone(), costs: none, ..Self::default() }
+    }
+
+    /// Sets whether the key `q` ends the run.
+    pub fn listens(&mut self, has_keys: bool) {
+        self.is_deaf = !has_keys;
     }
 
     /// Sets the server that is running a lap, or none.
@@ -104,7 +111,10 @@ impl Board {
             0 => String::new(),
             ns => format!(", {} late (p99)", time(ns as f64 / 1e6)),
         };
-        let stops = "q stops and prints the table so far";
+        let stops = match self.is_deaf {
+            true => "Ctrl-C stops and prints the table so far",
+            false => "q stops and prints the table so far",
+        };
         match self.busy {
             Some(busy) => format!("generator {:.0}% busy{late} · {stops}", busy * 100.0),
             None => stops.to_owned(),

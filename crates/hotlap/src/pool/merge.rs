@@ -186,7 +186,8 @@ pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
             || run.loads.iter().zip(&shard.run.loads).any(|(a, b)| !a.is_same(b))
         {
             return Err(format!(
-                "shards {} and {} measured different loads: was one of them given other options?",
+                "shards {} and {} measured different loads: measure one of them again with the \
+                 options of the other",
                 first.shard.number, shard.shard.number
             ));
         }
@@ -359,6 +360,7 @@ fn notes(shards: &[&Measured], servers: &Servers) -> Vec<String> {
             let each = versions.iter().map(|(version, nodes)| {
                 let mut nodes = nodes.clone();
                 nodes.dedup();
+                let version = if version.is_empty() { "an unknown version" } else { version };
                 format!("{version} on {}", nodes.join(", "))
             });
             notes.push(format!(
@@ -371,7 +373,7 @@ fn notes(shards: &[&Measured], servers: &Servers) -> Vec<String> {
     let stressed = shards.iter().filter(|shard| !shard.run.stress.is_empty()).count();
     if stressed > 0 {
         notes.push(format!(
-            "The stress results of {} are not merged: hotlap report --store FILE shows them.",
+            "The stress results of {} are not merged: `hotlap report --store FILE` shows them.",
             plural(stressed, "shard")
         ));
     }

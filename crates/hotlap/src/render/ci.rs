@@ -11,6 +11,7 @@ use crate::report::figure::Figure;
 use crate::report::verdict::{Judged, reason};
 use crate::report::{CapacityResults, CapacityRow};
 use crate::report::{LoadResults, Row};
+use crate::text::number::plural;
 use crate::text::{json, visible_lines};
 
 /// The result of one server under one load.
@@ -100,7 +101,7 @@ fn row_fault(table: &LoadResults, row: &Row) -> Option<Fault> {
     let left_out = || row.laps_excluded.clone();
     match row.requests_per_s {
         _ if row.wrong_responses > 0 => {
-            let message = format!("{} wrong responses", row.wrong_responses);
+            let message = plural(row.wrong_responses as usize, "wrong response");
             Some(Fault { kind: "failure", message, text: left_out() })
         }
         None => {
@@ -115,7 +116,7 @@ fn row_fault(table: &LoadResults, row: &Row) -> Option<Fault> {
 
 fn capacity_fault(found: &CapacityResults, row: &CapacityRow) -> Option<Fault> {
     let (kind, message) = match (&row.capacity, row.judged.and_then(Judged::inconclusive)) {
-        (None, _) if row.below.is_some() => ("error", "the goals are missed at the lowest rate"),
+        (None, _) if row.below.is_some() => ("error", "a goal is missed at the lowest rate"),
         (None, _) => ("error", "the capacity is unknown"),
         (Some(_), Some(why)) => ("skipped", reason(why)),
         (Some(_), None) => return None,

@@ -514,7 +514,7 @@ pub fn picture(report: &Report) -> String {
     let measured = report.tables.iter().flat_map(|load| charts::of_load(report, load, &palette));
     let (title, picture, height) = match searched.chain(measured).next() {
         Some(chart) => with_legend(&chart, &palette),
-        None => ("Nothing was measured.".to_owned(), Html::default(), 0.0),
+        None => ("This run has no chart.".to_owned(), Html::default(), 0.0),
     };
     // The colours of the page, for light and dark.
     let colours = STYLE.split(":root[data-theme=dark]").next().unwrap_or_default();

@@ -155,7 +155,8 @@ fn failure(Failed { name, why, published, .. }: &Failed) -> String {
     let (phase, cause) = (escape(&why.phase), escape(&why.cause));
     let mut out = format!("**{} failed** ({phase}): {cause}", escape(name));
     if !why.remedy.is_empty() {
-        out += &format!(": {}", escape(&why.remedy));
+        let end = if cause.ends_with('.') { "" } else { "." };
+        out += &format!("{end} Remedy: {}", escape(&why.remedy));
     }
     if !why.log_tail.is_empty() {
         let lines = why.log_tail.iter().map(|line| format!("\n      {}", visible(line)));

@@ -185,7 +185,7 @@ impl CapacityResults {
     pub fn window_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.windows.iter().map(move |w| (r, w)));
         let kept = |window: &CapacityWindow| match (window.counts, window.is_kept) {
-            (false, _) => "generator was late",
+            (false, _) => "excluded",
             (true, true) => "met",
             (true, false) => "missed",
         };
@@ -225,7 +225,8 @@ impl CapacityResults {
         let Some(capacity) = &row.capacity else {
             return match row.below {
                 Some(rate) => format!(
-                    "{} misses {goals} even at {} requests/s, the lowest rate that was tried.",
+                    "{} does not meet {goals} even at {} requests/s, the lowest rate that was \
+                     tried.",
                     row.name,
                     number::rate(rate)
                 ),
@@ -335,7 +336,7 @@ impl CapacityRow {
                 " in windows of a few seconds, but not for long ({seconds:.0} s at {}: {found})",
                 number::rate(window.rate)
             ),
-            (false, _) => " in short windows (a generator was late in the long window)".to_owned(),
+            (false, _) => " in short windows (the long window is excluded)".to_owned(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::model::{Load, Run, Server};
 use crate::report::capacity::{capacity_figure, with_interval};
 use crate::report::figure::{Figure, cell, of_measure, ratio};
 use crate::report::heading::{
-    load_name, load_title, load_words, slice_words, state_note, with_load,
+    cores_in_words, load_name, load_title, load_words, slice_words, state_note, with_load,
 };
 use crate::report::sentences::TOO_FEW_RUNS;
 use crate::report::verdict::{Judged, MeasureVerdict};
@@ -184,11 +184,18 @@ impl RunComparison {
         table.control = control(&sides);
         for (matched, against) in servers.iter().zip(&found) {
             let [old_server, server] = first_servers([before, after], matched);
-            let sentence = sentences::verdict(
-                &format!("{} of {}", server.name, after.1),
-                &format!("{} of {}", old_server.name, before.1),
-                against,
+            let (own, earlier) = (
+                format!("{} of {}", server.name, after.1),
+                format!("{} of {}", old_server.name, before.1),
             );
+            let [rate, cost] = [Measure::Rate, Measure::Cost].map(|m| against.found[m]);
+            let sentence = match (rate.or(cost), against.limited) {
+                (None, None) => format!(
+                    "{own} and {earlier}: not compared, because too few laps count, responses \
+                     were wrong, or the load generator limits a server."
+                ),
+                _ => sentences::verdict(&own, &earlier, against),
+            };
             self.sentences.push(with_load(&table.under, &sentence));
             table.servers.push(ComparedServer {
                 name: server.name.clone(),
@@ -339,7 +346,8 @@ fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> V
 
 fn server_names(run: &Run) -> String {
     let names = compared(run).into_iter().map(|i| run.servers[i].name.as_str());
-    names.collect::<Vec<_>>().join(", ")
+    let names = names.collect::<Vec<_>>().join(", ");
+    if names.is_empty() { "none without a failure".to_owned() } else { names }
 }
 
 /// Describes a load with its request.
@@ -391,6 +399,7 @@ fn differences(
     let mut found = Vec::new();
     let mut differ = |what: &str, a: String, b: String| {
         if a != b {
+            let [a, b] = [a, b].map(|of| if of.is_empty() { "unknown".to_owned() } else { of });
             found.push(format!("{what} differs: {a} in {old_name}, {b} in {new_name}."));
         }
     };
@@ -408,8 +417,10 @@ fn differences(
     differ("The contract", old.contract.clone(), new.contract.clone());
     let slice = |run: &Run| slice_words(&run.schedule).unwrap_or_else(|| "unknown".to_owned());
     differ("The length of a slice", slice(old), slice(new));
-    let cores = |run: &Run| format!("{:?}", run.schedule.server_cpus);
-    differ("The servers' cores", cores(old), cores(new));
+    let cores = |run: &Run| {
+        cores_in_words(&run.schedule.server_cpus).unwrap_or_else(|| "not pinned".to_owned())
+    };
+    differ("The choice of cores for servers", cores(old), cores(new));
     let priority = |run: &Run| if run.schedule.high_priority { "high" } else { "normal" };
     differ("The priority", priority(old).to_owned(), priority(new).to_owned());
     for &[a, b] in servers {

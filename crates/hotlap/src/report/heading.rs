@@ -145,7 +145,7 @@ pub(super) fn state_note(run: &Run) -> String {
         RunState::Finished => String::new(),
         _ if run.question == Question::Stress => {
             let tried = plural(run.stress.len(), "server");
-            format!("This run was not finished. These are the results of {tried}.")
+            format!("This run is not complete. The results are from {tried}.")
         }
         RunState::UnderWay => format!(
             "This run has not ended: it is still running, or hotlap was killed. The figures \

@@ -143,8 +143,8 @@ impl From<&model::MergedShard> for ShardView {
 fn why(apart: &Apart) -> String {
     let us = |ns: f64| micros(&super::figure::exactly(ns / 1e3)).text;
     match apart {
-        Apart::NoReference => "the reference has no lap there that counts, so there is nothing to \
-                               compare with. The shard's store says why. Remove the store and run \
+        Apart::NoReference => "the reference has no laps that count under at least one load. \
+                               `hotlap report --store FILE` says why. Remove the store and run \
                                the shard again."
             .to_owned(),
         Apart::ControlDiffers => {
@@ -211,11 +211,12 @@ fn missing(numbers: &[usize]) -> Option<String> {
     let list = list.join(",");
     Some(match numbers.len() {
         1 => format!(
-            "Shard {list} has no result yet. Look for the reason in its log, and start it again."
+            "No given file has the result of shard {list}. Unless the file was left out, look into \
+             the shard's log, and start the shard again."
         ),
         _ => format!(
-            "Shards {list} have no result yet. Look for the reason in their logs, and start them \
-             again (sbatch --array={list})."
+            "No given file has the results of shards {list}. Unless files were left out, look into \
+             the shards' logs, and start the shards again (with Slurm: sbatch --array={list})."
         ),
     })
 }
@@ -239,8 +240,9 @@ fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
         format!("{} ({})", run.servers[*server].name, plural(*nodes, "node"))
     });
     Some(format!(
-        "Measured on fewer than {} nodes: {}. Several of their shards ran on the same node. Use a \
-         pool of more nodes, or submit the shards again one by one.",
+        "Measured on fewer than {} nodes: {}. Possibly several of their shards ran on the same \
+         node, or some shards do not count. Use a pool of more nodes, or submit the shards again \
+         one by one.",
         grouped(f64::from(hotlap_stats::MIN_RESTARTS), 0),
         names.collect::<Vec<_>>().join(", ")
     ))

@@ -156,30 +156,39 @@ pub(super) fn needed<'a>(
     Some(match why {
         Inconclusive::TooFewRestarts => {
             let restarts = run.restarts(load);
+            let found = match restarts < MIN_RESTARTS {
+                true => format!("{name} has {restarts}"),
+                false => "a server has fewer".to_owned(),
+            };
             format!(
                 "A verdict needs at least {MIN_RESTARTS} restarts of each server with laps that \
-                 count, but {name} has {restarts}. {}",
+                 count, but {found}. {}",
                 remedy(run, restarts)
             )
         }
-        Inconclusive::TooFewNodes => format!(
-            "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference \
-             have laps that count. Run the missing shards on nodes that have not run a shard yet, \
-             or use more --nodes-per-server."
-        ),
+        Inconclusive::TooFewNodes => {
+            let remedy = match run.pool.as_ref().is_some_and(|pool| !pool.missing.is_empty()) {
+                true => "Run the missing shards on nodes that have not run a shard yet, or measure",
+                false => "Measure",
+            };
+            format!(
+                "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference \
+                 have laps that count. {remedy} again with a higher --nodes-per-server."
+            )
+        }
         Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
         // A separate warning names the unsteady server and the remedy.
         Inconclusive::NotSteady => return None,
         Inconclusive::DatabaseBound => {
-            "Throughput has no verdict: the database used more than half of the core that it \
-             shares with the servers, so the verdict would compare the database. CPU \
-             time per request has verdicts."
+            "Throughput has no verdict: the database used more than half of the cores that it \
+             shares with the servers. Such a verdict would compare the database. Compare CPU time \
+             per request instead."
                 .to_owned()
         }
         Inconclusive::ControlDiffers => {
-            "Verdicts are withheld: the A/A control, the same program as the reference, differs \
-             from it (p < 0.01), so other differences may have the same cause. Look for what \
-             disturbs one of the two, and repeat the run."
+            "Verdicts are withheld in each measure in which the A/A control, a second copy of the \
+             reference, differs from the reference (p < 0.01). Other differences may have the same \
+             cause. Look for what disturbs one of the two, and repeat the run."
                 .to_owned()
         }
     })

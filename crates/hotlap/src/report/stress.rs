@@ -271,7 +271,7 @@ fn rules() -> Vec<String> {
             MEMORY_LEAST_BYTES / 1_000_000
         ),
         format!("failing: over {:.1}% of the normal clients' requests failed", ERRORS * 100.0),
-        "down: ended, or did not serve once the stress was over".to_owned(),
+        "down: ended, did not serve, or still failed requests once the stress was over".to_owned(),
     ]
 }
 

@@ -86,7 +86,7 @@ impl PublishedView {
             (None, MeasuredRatio::Limited) => {
                 "not known, because the load generator limited both servers".to_owned()
             }
-            _ => "not measured".to_owned(),
+            _ => "not known".to_owned(),
         };
         let sentence = match (&ratio_then, base) {
             (Some(r), _) => {
@@ -240,7 +240,7 @@ impl LayerStep {
         let (to, from) = (&run.servers[step.to].name, &run.servers[step.from].name);
         let side_effect = match (step.wrong, step.side_effect) {
             (0, None) => String::new(),
-            (0, Some(found)) => side_effect(found),
+            (0, Some(found)) => format!("{}, so its step is not measured", side_effect(found)),
             (n, _) => {
                 format!(
                     "it sent {}, so its step is not measured",
@@ -259,7 +259,8 @@ impl LayerStep {
             short: (short(to, from).to_owned(), short(from, to).to_owned()),
             caution: match (is_priced, step.cpu_us) {
                 (false, _) => "not measured: see below",
-                (true, None) => "too few laps",
+                (true, None) if step.wall_us.is_some() => "CPU time not known",
+                (true, None) => "not measured",
                 (true, Some((difference, verdict))) => caution(&difference, verdict),
             },
             from: from.clone(),
@@ -275,9 +276,9 @@ impl LayerStep {
 
 /// Describes a side effect that happened too rarely or too often.
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
-    let less = if counted < required { "work was dropped" } else { "work was done twice" };
+    let less = if counted < required { "work was dropped" } else { "work was repeated" };
     format!(
-        "its side effect happened {} instead of {} ({less}), so its step is not measured",
+        "its side effect happened {} instead of {} ({less})",
         plural(counted as usize, "time"),
         count(required)
     )
@@ -296,7 +297,9 @@ fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     let clauses: Vec<String> =
         [clause(cpu, "of CPU"), clause(wall, "of wall time")].into_iter().flatten().collect();
     match clauses.is_empty() {
-        true => format!("{to}: too few laps count."),
+        true => format!(
+            "{to}: its step is not measured, because too few laps count or responses were wrong."
+        ),
         false => format!("{to}, on {}: {} a request.", short(on, to), clauses.join(", ")),
     }
 }
@@ -466,7 +469,7 @@ pub fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
     });
-    format!("Not included: {}{figure}: {}", absent.name, absent.why)
+    format!("{}{figure} is not included: {}", absent.name, absent.why)
 }
 
 /// Returns the cell that says why a step is uncertain or was not measured.

@@ -100,7 +100,8 @@ impl ServerTrend {
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
-                "hotlap leaves out {} whose requests, load or machine differ from the last run.",
+                "hotlap leaves out {}, because requests, load, machine or server cores differ from \
+                 the last run.",
                 number::plural(self.left_out, "run")
             )
         })
@@ -133,7 +134,8 @@ impl ServerTrend {
             if measure == Measure::Cost { format!("{figure} µs") } else { figure }
         };
         let (point, last) = (&self.points[change.at], &self.points[change.at - 1]);
-        let version = match point.version == last.version {
+        let is_unknown = point.version.is_empty() || last.version.is_empty();
+        let version = match is_unknown || point.version == last.version {
             true => String::new(),
             false => format!(
                 " The version changed in that run, from {} to {}.",

@@ -130,7 +130,7 @@ pub fn reason(why: Inconclusive) -> &'static str {
         Inconclusive::NotSteady => "not steady",
         Inconclusive::TooFewRuns => "fewer than three runs on a side",
         Inconclusive::DatabaseBound => {
-            "the database uses more than half of the core that it shares with the servers"
+            "the database uses more than half of the cores that it shares with the servers"
         }
         Inconclusive::ControlDiffers => "the A/A control differs from the reference",
     }
@@ -200,7 +200,7 @@ impl MeasureVerdict {
 
 /// A noise floor above this share needs a remedy.
 const NOISY: f64 = 0.1;
-const NOISE_REMEDY: &str = " The server is measured again in fewer rounds, so other \
+const NOISE_REMEDY: &str = " The control is measured in fewer rounds than the servers, so other \
      intervals can be narrower. Repeat the run on a quieter machine, or with a longer --duration.";
 
 /// The difference between the reference and the A/A control.

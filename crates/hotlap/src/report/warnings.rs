@@ -10,7 +10,7 @@ use crate::model::{Class, Role, Run, Violation};
 use crate::report::figure::ratio;
 use crate::report::heading::under;
 use crate::report::latency::{QUEUE_GREW, not_reached};
-use crate::text::number::{count, grouped, plural, time};
+use crate::text::number::{count, grouped, plural, rate, time};
 
 /// Returns all warnings about a run.
 pub(super) fn sentences(
@@ -101,11 +101,10 @@ fn common(run: &Run, warning: &Warning) -> String {
             relief(run, "add generators on other hosts (--generator-on)")
         ),
         Warning::DelayedAcknowledgements { load, servers } => format!(
-            "{}{}: with all connections busy, hardly any response takes less than 40 ms, although \
-             the server is mostly idle. A response looks like this if it is sent in two writes, \
-             and the second write is held back until the first is acknowledged (Nagle's \
-             algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. \
-             Send the response in one write, or set TCP_NODELAY.",
+            "{}{}: hardly any response takes less than 40 ms, although the server is mostly idle. \
+             Possibly a response is sent in two writes, and Nagle's algorithm delays the second \
+             until the first is acknowledged. Send each response in one write, or set TCP_NODELAY. \
+             At a lower rate, percentiles may not show the delay.",
             names(run, servers),
             under(run, *load)
         ),
@@ -114,8 +113,8 @@ fn common(run: &Run, warning: &Warning) -> String {
             let each =
                 found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
             format!(
-                "The servers use different ciphers, which do not cost the same: {}. Configure the \
-                 same cipher where you can.",
+                "The servers use different TLS versions or ciphers, which may not cost the same: \
+                 {}. Configure the same version and cipher where you can.",
                 each.collect::<Vec<_>>().join(", ")
             )
         }
@@ -130,8 +129,8 @@ fn micros(ns: f64) -> String {
 /// Returns the finding about one server, as the rest of a sentence that begins with its name.
 fn found_of(warning: &ServerWarning) -> String {
     match warning {
-        ServerWarning::Unsteady(Unsteady::AtLimit) => " was still warming up at the end of its \
-             warm-up, which takes a minute at most"
+        ServerWarning::Unsteady(Unsteady::AtLimit) => " was not steady at the end of its warm-up, \
+             which takes a minute at most"
             .to_owned(),
         ServerWarning::Unsteady(Unsteady::Changing { change, last_ns }) => {
             let (what, way) = match *change < 0.0 {
@@ -169,16 +168,22 @@ fn found_of(warning: &ServerWarning) -> String {
         ServerWarning::Silent(rounds) => {
             format!(" sent no response in {}", plural(*rounds as usize, "round"))
         }
-        ServerWarning::Behind { offered, reached } => {
+        ServerWarning::Behind { offered, reached, has_queue: true, .. } => {
             format!(" did not reach the rate: {}", not_reached(*offered, *reached))
         }
+        ServerWarning::Behind { offered, reached, .. } => format!(
+            " did not reach the rate: {} of {} requests/s got a correct response",
+            rate(*reached),
+            rate(*offered)
+        ),
         ServerWarning::LeftOut(laps) => format!(": {}", laps_excluded(laps)),
         ServerWarning::LateWindows { late, windows } => {
-            format!(": hotlap does not count {late} of {windows} windows")
+            format!(": hotlap excluded {late} of {}", plural(*windows, "window"))
         }
-        ServerWarning::MissesBelow { missed, windows } => {
-            format!(" missed the goal in {missed} of {windows} windows far below its capacity")
-        }
+        ServerWarning::MissesBelow { missed, windows } => format!(
+            " missed a goal in {missed} of {} far below its capacity",
+            plural(*windows, "window")
+        ),
     }
 }
 
@@ -186,17 +191,7 @@ fn found_of(warning: &ServerWarning) -> String {
 fn meaning(run: &Run, warning: &ServerWarning) -> String {
     match warning {
         ServerWarning::Unsteady(found) => {
-            let remedy = match found {
-                Unsteady::AtLimit => {
-                    "Start it yourself, load it for some minutes, and give its URL instead of its \
-                     command. That shows figures without a verdict."
-                }
-                Unsteady::Changing { change, .. } if *change < 0.0 => {
-                    "A longer --duration with --restarts 3 gives it more time."
-                }
-                Unsteady::Changing { .. } => "Look for a leak or for a cache that fills up.",
-            };
-            format!("Such a server has no verdict and no rank. {remedy}")
+            format!("Such a server has no verdict and no rank. {}", steadying(found))
         }
         ServerWarning::InSlices(found) => format!(
             "Possibly {}. Comparisons are corrected for this slice bias. Longer slices (--slice \
@@ -228,8 +223,10 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              restart are all responses ÷ all of the time. Look for what made the server wait, for \
              instance in its log."
             .to_owned(),
-        ServerWarning::Behind { .. } => {
-            format!("{QUEUE_GREW} Use a lower --rate to compare response times.")
+        ServerWarning::Behind { is_common, has_queue, .. } => {
+            let grew = if *has_queue { QUEUE_GREW } else { "" };
+            let rate = if *is_common { "--rate" } else { "rate for the load" };
+            format!("{grew} Use a lower {rate} to compare response times.").trim_start().to_owned()
         }
         ServerWarning::LeftOut(laps) => {
             let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
@@ -245,13 +242,34 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              server."
                 .to_owned()
         }
-        ServerWarning::LateWindows { .. } => {
-            format!("The load generator sent late. {}", relief(run, "use a quieter machine"))
-        }
+        ServerWarning::LateWindows { .. } => late_windows(run),
         ServerWarning::MissesBelow { .. } => "Possibly another process or garbage collection \
              disturbs the server at every rate. On a quieter machine, its capacity may be higher."
             .to_owned(),
     }
+}
+
+/// States what to do about a server that was not steady.
+fn steadying(found: &Unsteady) -> &'static str {
+    match found {
+        Unsteady::AtLimit => {
+            "Load it for some minutes before the run: start a command yourself, and give its URL \
+             instead. Such a run has figures, but no verdict."
+        }
+        Unsteady::Changing { change, .. } if *change < 0.0 => {
+            "A longer --duration with --restarts 3 gives it more time."
+        }
+        Unsteady::Changing { .. } => "Look for a leak or for a cache that fills up.",
+    }
+}
+
+/// States why windows of a search are excluded, and what to do, without other generators.
+fn late_windows(run: &Run) -> String {
+    let late = match run.host.controller {
+        Some(_) => "The load generator sent late, or the servers' host did not answer.",
+        None => "The load generator sent late.",
+    };
+    format!("{late} {}", relief(run, "use a quieter machine"))
 }
 
 /// States how failed requests enter percentiles.
@@ -423,7 +441,9 @@ pub(super) fn violation(violation: &Violation) -> String {
             )
         }
         Violation::Connections { asked, up, most } => {
-            let most = most.map_or_else(String::new, |most| format!(", because: {}", words(most)));
+            let most = most.map_or_else(String::new, |most| {
+                format!(" (most frequent failure: {})", words(most))
+            });
             format!("only {} of {} connections were up{most}", count(*up), count(*asked))
         }
         Violation::Streams { asked, open } => {

@@ -80,7 +80,7 @@ pub enum StoreError {
         path: String,
     },
     /// SQLite reported any other error.
-    #[error("the store {path} failed: {cause}. Name another file with --store")]
+    #[error("the store {path} failed ({cause}): name another file with --store")]
     Other {
         /// The path of the file.
         path: String,

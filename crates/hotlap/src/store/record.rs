@@ -214,7 +214,7 @@ fn references(run: &Run) -> Result<(), String> {
             on = on.and_then(|below| run.servers[below].on);
         }
         if on.is_some() {
-            return Err(format!("layers below server {layer} without an end"));
+            return Err(format!("the layers below server {layer} form a circle"));
         }
     }
     if let Some(shard) = &run.shard {

@@ -117,7 +117,7 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     let told = report.warnings.join("\n");
     let said = "rich did not reach the rate: 1,20";
     assert!(
-        told.contains(said) && told.contains("Use a lower --rate to compare response times"),
+        told.contains(said) && told.contains("Use a lower rate for the load to compare"),
         "{told}"
     );
     assert!(!told.contains("lean did not"), "{told}");

@@ -239,9 +239,9 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(90_000.0), @"
-    Note: app, new: with all connections busy, hardly any response takes less than 40 ms, although the server is mostly
-    idle. A response looks like this if it is sent in two writes, and the second write is held back until the first is
-    acknowledged (Nagle's algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. Send the
+    Note: app, new: hardly any response takes less than 40 ms, although the server is mostly idle. Possibly a response is
+    sent in two writes, and Nagle's algorithm delays the second until the first is acknowledged. Send each response in one
+    write, or set TCP_NODELAY. At a lower rate, percentiles may not show the delay.
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
@@ -456,8 +456,9 @@ fn different_ciphers_are_named() {
     let (weak, strong) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
     assert_eq!(said([strong; 3], &mut kept), "");
     insta::assert_snapshot!(said([weak, strong, strong], &mut kept), @"
-    Note: The servers use different ciphers, which do not cost the same: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
-    node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same cipher where you can.
+    Note: The servers use different TLS versions or ciphers, which may not cost the same: go/net-http (TLS 1.3,
+    TLS_AES_128_GCM_SHA256), node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same
+    version and cipher where you can.
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].

@@ -145,7 +145,7 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
     degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much:
     over 2 times its previous memory (and 64 MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed
-    down: ended, or did not serve once the stress was over
+    down: ended, did not serve, or still failed requests once the stress was over
     ");
     let stress = report.stress.as_ref().unwrap();
     assert_eq!(
@@ -169,7 +169,7 @@ fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
     degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much: over 2 times its previous memory (and 64
     MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed
-    down: ended, or did not serve once the stress was over
+    down: ended, did not serve, or still failed requests once the stress was over
     ");
     let narrow = text(&overload(), 80, false);
     assert!(narrow.contains("38 × connection reset, 2 × timeout"), "{narrow}");

@@ -126,7 +126,7 @@ pub fn levels<'a>(
     let known = series.iter().flat_map(|s| &s.points).any(|p| p.span.is_some());
     let mut note = match known {
         true => "A dot is the estimate, the line its 95% interval.".to_owned(),
-        false => "A dot is the estimate; there are too few laps for an interval.".to_owned(),
+        false => "A dot is the estimate. Too few restarts count for an interval.".to_owned(),
     };
     if around.is_some() {
         note += " The band is the noise around the reference.";

@@ -365,7 +365,7 @@ pub(super) fn sentence([reference, server]: [&str; 2], under: &str, found: &Expl
         let by = difference(&us).full();
         return format!(
             "{server} and {reference}{under}: inconclusive ({by}), because fewer than three \
-             restarts were measured. A longer --duration gives more."
+             restarts have laps that count. A longer --duration gives more."
         );
     }
     if !found.differs {
