@@ -45,13 +45,13 @@ pub fn run(
     if !matches!(exit, Exit::Ok | Exit::ServerFailed) || !is_finished(&store)? {
         return Ok(exit);
     }
-    let published = publish_patiently(&store, to).or_else(|error| {
+    let published = publish_patiently(&store, to).map_err(|error| {
         let kept = unfinished.keep();
-        Err(anyhow::anyhow!(
+        anyhow::anyhow!(
             "cannot write {} ({error}). The result is complete: copy {} to that path",
             to.display(),
             kept.display()
-        ))
+        )
     })?;
     match published {
         Published::Here => console.note(&format!("Shard {number} is done: {}", to.display())),
