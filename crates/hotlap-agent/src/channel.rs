@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::clock::{Clock, Offset};
 use crate::command::{AgentCommand, Child};
-use crate::error::{ChannelError, ChannelFault};
+use crate::error::{CONNECTING, ChannelError, ChannelFault};
 use crate::frame::{self, FrameError};
 use crate::message::{AgentRole, Hello, Order, SILENCE, ToAgent, ToController};
 
@@ -354,8 +354,6 @@ impl State {
         result
     }
 }
-
-pub(crate) const CONNECTING: &str = "connecting";
 
 fn error(command: &str, phase: &str, fault: ChannelFault) -> ChannelError {
     ChannelError { command: command.to_owned(), phase: phase.to_owned(), fault }

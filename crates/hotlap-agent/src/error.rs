@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::channel::CONNECTING;
 use crate::message::Hello;
+
+pub(crate) const CONNECTING: &str = "connecting";
 
 /// Why an agent cannot be used. The message names the command, the step that failed, the cause and
 /// usually a remedy.

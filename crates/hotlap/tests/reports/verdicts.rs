@@ -205,7 +205,10 @@ fn a_control_that_differs_withholds_verdicts() {
     let report = Report::of(&hold(&scene, None).run);
     assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
     let said = &report.sentences;
-    assert!(matches!(&said[..], [only] if only.contains("differs from it (p < 0.01)")), "{said:?}");
+    assert!(
+        matches!(&said[..], [only] if only.contains("differs from the reference (p < 0.01)")),
+        "{said:?}"
+    );
 }
 
 /// Regression: rounds in which a server sent no response were left out, which made the server look

@@ -281,8 +281,9 @@ impl Rule {
                 _ => "",
             };
             let why = match is_of_runs {
-                true => "there are too few runs or laps that count. A verdict needs three runs on \
-                         each side."
+                true => "too few runs or laps count, responses were wrong, requests had no \
+                         response, or the load generator was the limit. A verdict needs three \
+                         runs on each side."
                     .to_owned(),
                 false => format!(
                     "too few laps count, responses were wrong, requests had no response, or the \
