@@ -66,7 +66,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     // A slow server is not an error.
     let text = load("-c4 -d1s -R 1000", &slow()).succeeds().out;
     assert!(line(&text, "offered").contains("requests/s, "), "{text}");
-    assert!(line(&text, "reached").ends_with(" %"), "{text}");
+    assert!(line(&text, "reached").ends_with("%"), "{text}");
     let queue = line(&text, "queue");
     assert!(queue.contains("requests without a response at the end, +"), "{text}");
     assert!(queue.contains("/s, the oldest for "), "{text}");
@@ -247,6 +247,6 @@ fn a_run_without_a_free_local_port_says_so() {
     // The server listens on a port outside of the ten ports.
     let server = format!("env PORT=9999 {}", ceiling());
     let said = Scene::new().hotlap(run).arg(server).under(&hosts.at(0)).said().fails(3);
-    let said = said.has("no local port is free").has("each closed connection occupies a port");
+    let said = said.has("cannot reserve a port at 127.0.0.1").has("each closed connection occupies a port");
     said.lacks("shows its responses");
 }

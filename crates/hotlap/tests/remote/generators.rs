@@ -37,7 +37,7 @@ fn the_load_of_every_lap_comes_from_all_generators() {
 fn slices_that_are_too_short_for_the_way_to_a_generator_are_lengthened() {
     let scene = Scene::new();
     let said = run(&scene, &[agent()]).words("--slice 1ms").said();
-    said.has("Warning: slices are ").has(" long instead of 1.0 ms: a round");
+    said.has("Warning: slices are ").has(" long instead of 1.0 ms. A round");
     let slice_ms = scene.json("run.json")["run"]["schedule"]["slices_ms"][0].as_f64().unwrap();
     assert!(slice_ms > 1.0, "{slice_ms}");
 }

@@ -88,8 +88,8 @@ fn a_difference_is_explained_on_another_host() {
     let said = explain.args(["--server-on", &agent(), &ceiling(), &two]).said().measured();
     let export = scene.json("run.json");
     let missing = export["run"]["schedule"]["observing"]["missing"].as_array().unwrap();
-    let on = format!("on {}: ", host_name());
-    assert!(missing.iter().all(|what| what["why"].as_str().unwrap().starts_with(&on)));
+    let on = format!(" (on {})", host_name());
+    assert!(missing.iter().all(|what| what["why"].as_str().unwrap().ends_with(&on)));
     if said.code == Some(0) {
         let ledger = export["explanations"][0]["ledger"].as_array().unwrap();
         assert!(!ledger.is_empty() || !missing.is_empty(), "{said:?}");
