@@ -247,6 +247,8 @@ fn a_run_without_a_free_local_port_says_so() {
     // The server listens on a port outside of the ten ports.
     let server = format!("env PORT=9999 {}", ceiling());
     let said = Scene::new().hotlap(run).arg(server).under(&hosts.at(0)).said().fails(3);
-    let said = said.has("cannot reserve a port at 127.0.0.1").has("each closed connection occupies a port");
+    let said = said
+        .has("cannot reserve a port at 127.0.0.1")
+        .has("each closed connection occupies a port");
     said.lacks("shows its responses");
 }
