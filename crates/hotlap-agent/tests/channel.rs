@@ -178,7 +178,7 @@ fn an_agent_of_another_version_is_named() {
         error.to_string(),
         format!(
             "test: while connecting: the agent on bench2 is hotlap 9.9.9 (protocol 1), but this is \
-             hotlap {own} (protocol 8): install the same version on both hosts"
+             hotlap {own} (protocol 9): install the same version on both hosts"
         )
     );
 }
