@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::reading::squares_within;
 use crate::student::two_sided_p;
 
 /// Figures are adjusted only if chance alone produces such a mean slope with at most this
@@ -73,9 +74,8 @@ impl CoreSpeed {
             return None;
         }
         // DerSimonian and Laird 1986: the variance of slopes between servers, by moments.
-        let weights = || own.values().map(|slope| 1.0 / slope.variance);
         let spread: f64 = own.values().map(|s| (s.slope - fixed).powi(2) / s.variance).sum();
-        let squares: f64 = weights().map(|weight| weight * weight).sum();
+        let squares: f64 = own.values().map(|s| s.variance.powi(-2)).sum();
         let excess = spread - (own.len() - 1) as f64;
         let free = precision - squares / precision;
         let between = if free > 0.0 { (excess / free).max(0.0) } else { 0.0 };
@@ -89,7 +89,7 @@ impl CoreSpeed {
     }
 
     /// Returns the factor that turns a server's figure into its figure at the mean speed. A server
-    /// without a slope of its own has the mean slope.
+    /// with too few laps for a slope has the mean slope.
     pub fn factor(&self, server: usize, gauge: f64) -> f64 {
         (-self.slopes.get(&server).unwrap_or(&self.mean) * gauge).exp()
     }
@@ -107,21 +107,12 @@ fn mean<'a>(slopes: impl Iterator<Item = &'a Slope>, between: f64) -> Option<(f6
 impl Slope {
     /// Fits one server's slope by least squares, with a separate level for each restart.
     fn of(laps: &[GaugedLap]) -> Option<Self> {
-        let mut restarts = BTreeMap::<u32, Vec<&GaugedLap>>::new();
+        let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
         for lap in laps {
-            restarts.entry(lap.restart).or_default().push(lap);
+            restarts.entry(lap.restart).or_default().push((lap.gauge, lap.figure));
         }
         let df = laps.len().checked_sub(restarts.len() + 1).filter(|df| *df >= LEAST_DF)?;
-        let [mut xx, mut xy, mut yy] = [0.0; 3];
-        for laps in restarts.values() {
-            let n = laps.len() as f64;
-            let (x, y) =
-                laps.iter().fold((0.0, 0.0), |(x, y), lap| (x + lap.gauge / n, y + lap.figure / n));
-            for lap in laps {
-                let (dx, dy) = (lap.gauge - x, lap.figure - y);
-                (xx, xy, yy) = (xx + dx * dx, xy + dx * dy, yy + dy * dy);
-            }
-        }
+        let [xx, xy, yy] = squares_within(restarts.values());
         if xx <= 0.0 {
             return None;
         }
@@ -149,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_on_a_slow_core_is_adjusted_to_the_usual_speed() {
+    fn a_lap_on_a_slow_core_is_adjusted_to_the_mean_speed() {
         let both: Vec<GaugedLap> = laps(0, 2.0, 0.001).chain(laps(1, 1.0, 0.001)).collect();
         let speed = CoreSpeed::of(&both).unwrap();
         assert!((speed.factor(0, 0.1) - (-0.2_f64).exp()).abs() < 0.002, "{speed:?}");

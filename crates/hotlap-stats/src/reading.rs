@@ -103,6 +103,21 @@ fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f
     logs(server).into_iter().filter_map(relative).collect()
 }
 
+/// Returns the sums of x², x y and y² over points (x, y) that are relative to the mean of their
+/// group. A least-squares line with a separate level for each group has the slope Σ x y ÷ Σ x².
+pub(crate) fn squares_within<'a>(groups: impl Iterator<Item = &'a Vec<(f64, f64)>>) -> [f64; 3] {
+    let [mut xx, mut xy, mut yy] = [0.0; 3];
+    for group in groups {
+        let n = group.len() as f64;
+        let (x, y) = group.iter().fold((0.0, 0.0), |(x, y), at| (x + at.0 / n, y + at.1 / n));
+        for at in group {
+            let (dx, dy) = (at.0 - x, at.1 - y);
+            (xx, xy, yy) = (xx + dx * dx, xy + dx * dy, yy + dy * dy);
+        }
+    }
+    [xx, xy, yy]
+}
+
 /// With fewer degrees of freedom than this, a change is unknown.
 const LEAST_DF: usize = 3;
 
@@ -131,16 +146,8 @@ impl Drift {
         restarts.retain(|_, rounds| rounds.len() > 1);
         let rounds: usize = restarts.values().map(Vec::len).sum();
         let df = rounds.checked_sub(restarts.len() + 1).filter(|df| *df >= LEAST_DF)?;
-        let [mut xx, mut xy, mut yy, mut length] = [0.0; 4];
-        for rounds in restarts.values() {
-            let n = rounds.len() as f64;
-            let (x, y) = rounds.iter().fold((0.0, 0.0), |(x, y), r| (x + r.0 / n, y + r.1 / n));
-            for (at, log) in rounds {
-                let (dx, dy) = (at - x, log - y);
-                (xx, xy, yy) = (xx + dx * dx, xy + dx * dy, yy + dy * dy);
-            }
-            length += (n - 1.0) / restarts.len() as f64;
-        }
+        let [xx, xy, yy] = squares_within(restarts.values());
+        let length = (rounds - restarts.len()) as f64 / restarts.len() as f64;
         let slope = xy / xx;
         let rest = (yy - slope * xy).max(f64::MIN_POSITIVE);
         let error = (rest / df as f64 / xx).sqrt();

@@ -119,7 +119,8 @@ impl MeasuredServer {
             paced.into_iter().filter(counts).filter(|lap| has_responses(lap)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let generator_limited = limited * 2 > good.len();
-        let (mut readings, rests_on_unanswered) = readings_of(&good, offered, speed);
+        let (mut readings, rests_on_unanswered) =
+            readings_of(&good, offered, (speed, generator_limited));
         let mut failures = Failures::default();
         laps.iter().for_each(|lap| failures.merge(&lap.outcome.failures));
         let starts = || run.starts.iter().filter(move |start| start.server == server);
@@ -214,7 +215,7 @@ fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
 fn readings_of(
     laps: &[&Lap],
     offered: Option<f64>,
-    speed: &Speed,
+    (speed, generator_limited): (&Speed, bool),
 ) -> (PerMeasure<Vec<Reading>>, PerMeasure<bool>) {
     let mut restarts = BTreeMap::<u32, Vec<&Lap>>::new();
     for lap in laps {
@@ -240,7 +241,8 @@ fn readings_of(
         let share = |lap: &&Lap| Some((lap.restart, lap.round, of(lap)?));
         readings(laps.iter().filter_map(share))
     };
-    let responses = laps.iter().map(|lap| (lap.restart, lap.round, speed.rate_share(lap)));
+    let responses =
+        laps.iter().map(|lap| (lap.restart, lap.round, speed.rate_share(lap, generator_limited)));
     let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
     let readings = PerMeasure {
         requests_per_s: rates(responses),

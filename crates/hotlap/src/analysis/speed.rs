@@ -1,6 +1,6 @@
 //! The speed of the servers' cores during each lap, and the effect of this speed on the figures.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hotlap_stats::{CoreSpeed, GaugedLap, Share};
 
@@ -17,8 +17,6 @@ pub struct Speed {
     usual: BTreeMap<u32, f64>,
     /// The node of each restart in a pool.
     node_of: Vec<u32>,
-    /// The servers that the generator limits in most of their laps.
-    limited: BTreeSet<usize>,
     /// The effect of the speed on CPU time per request. `None` if CPU time is not adjusted.
     pub cost: Option<CoreSpeed>,
     /// The effect of the speed on requests/s. `None` if requests/s are not adjusted.
@@ -57,15 +55,8 @@ impl Speed {
         let squares: Vec<f64> =
             laps.iter().filter_map(|lap| Some(speed.relative(lap)?.powi(2))).collect();
         let (cost, rate) = (fit(Lap::cost_ns), fit(free_time));
-        let mut limited = BTreeMap::<usize, i32>::new();
-        for lap in &laps {
-            let one = if lap.is_generator_limited() { 1 } else { -1 };
-            *limited.entry(lap.server).or_default() += one;
-        }
-        limited.retain(|_, more| *more > 0);
-        let limited = limited.into_keys().collect();
         let varied = if squares.is_empty() { 0.0 } else { mean(&squares).sqrt().exp_m1() };
-        Self { cost, rate, varied, limited, ..speed }
+        Self { cost, rate, varied, ..speed }
     }
 
     /// Whether CPU time per request or requests/s are adjusted.
@@ -86,11 +77,11 @@ impl Speed {
         Some(Share { amount: own.amount + database.amount, ..own })
     }
 
-    /// Returns a lap's requests/s at the mean speed of the cores. If the generator limits a server,
-    /// its requests/s do not depend on the speed of its cores.
-    pub(super) fn rate_share(&self, lap: &Lap) -> Share {
+    /// Returns a lap's requests/s at the mean speed of the cores. Requests/s that the generator
+    /// limits do not depend on the speed of the cores.
+    pub(super) fn rate_share(&self, lap: &Lap, generator_limited: bool) -> Share {
         let share = lap.rate_share();
-        let rate = self.rate.as_ref().filter(|_| !self.limited.contains(&lap.server));
+        let rate = self.rate.as_ref().filter(|_| !generator_limited);
         // The number of responses is not adjusted, because a round without a response has stalled.
         Share { of: share.of * self.factor(rate, lap), ..share }
     }
