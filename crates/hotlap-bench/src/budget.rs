@@ -7,14 +7,15 @@
 use std::time::Duration;
 
 use hotlap_stats::{
-    ByRestart, CONTROL_ALPHA, Costs, MIN_RESTARTS, Mean, RESTARTS_BEFORE_LOOK, Share,
-    further_restarts, is_certain, is_precise, median, pairs,
+    ByRestart, CONTROL_ALPHA, Costs, MIN_RESTARTS, Mean, RESTARTS_BEFORE_LOOK, further_restarts,
+    is_certain, is_precise, median, pairs,
 };
 
 use crate::experiment::{Experiment, Growth, Over, Place};
 use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
 use crate::runner::Probed;
+use crate::speed::{LapFigures, Speed, have_same_cores};
 
 /// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
 /// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
@@ -65,10 +66,8 @@ pub struct Budget {
     /// Length of a lap, and the number of pairs of laps in a round.
     lap: Duration,
     pairs: u32,
-    /// Restart, round and share of the cost of every valid lap, by participant and load.
-    costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
-    /// Requests/s of every valid lap under the first closed loop, by participant.
-    rates: Vec<Vec<f64>>,
+    /// The valid laps at saturation or at the load's own rate, by load.
+    laps: Vec<Vec<LapFigures>>,
     out: Vec<bool>,
     /// Whether the report may have ratios other than `costs`. Either the CPU time of a server is
     /// unknown, or probes proved that slices change what a server costs.
@@ -93,8 +92,7 @@ impl Budget {
             until: None,
             lap: Duration::ZERO,
             pairs: 1,
-            costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
-            rates: vec![Vec::new(); n],
+            laps: vec![Vec::new(); experiment.loads.len()],
             is_provisional: experiment.past.probed.iter().any(Probed::is_biased),
             out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
             promises_verdict: experiment.from.restart > 0,
@@ -158,23 +156,22 @@ impl Budget {
             return;
         }
         if Some(lap.load) == self.experiment.closed_loop() {
-            self.rates[lap.server].push(lap.outcome.rate());
             self.lap = Duration::from_nanos(lap.outcome.window_ns);
         }
-        // A server whose CPU time is unknown is compared by its requests/s.
-        let cost = lap.cost_share();
-        self.is_provisional |= cost.is_none();
-        let share = cost.unwrap_or_else(|| lap.rate_share());
-        self.costs[lap.server][lap.load].push((lap.restart, lap.round, share));
+        let figures = LapFigures::from(lap);
+        self.is_provisional |= figures.cost.is_none();
+        self.laps[lap.load].push(figures);
     }
 
     /// Half of the slowest server's throughput, in requests/s: a rate that all can sustain.
     pub fn common_rate(&self) -> Option<f64> {
-        self.rates
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| !self.out[*n])
-            .filter_map(|(_, rates)| median(rates))
+        let laps = &self.laps[self.experiment.closed_loop()?];
+        let rates = |server| laps.iter().filter(move |lap| lap.server == server);
+        (0..self.out.len())
+            .filter(|server| !self.out[*server])
+            .filter_map(|server| {
+                median(&rates(server).filter_map(|lap| lap.rate.value()).collect::<Vec<_>>())
+            })
             .filter(|rate| *rate > 0.0)
             .min_by(f64::total_cmp)
             .map(|rate| rate / 2.0)
@@ -428,8 +425,7 @@ impl Budget {
             && is_certain(&self.comparisons(), limit)
     }
 
-    /// The pairs of every server and load with the reference, as in the report before it adjusts
-    /// them for the speed of the cores.
+    /// The pairs of every server and load with the reference, as in the report.
     fn comparisons(&self) -> Vec<ByRestart> {
         self.compared(Role::Plain)
     }
@@ -439,12 +435,30 @@ impl Budget {
         let participants = &self.experiment.participants;
         let reference = participants.iter().position(|e| e.role == Role::Reference);
         let Some(reference) = reference else { return Vec::new() };
-        let of = |n: usize, load: usize| readings(self.costs[n][load].iter().copied());
-        (0..participants.len())
-            .filter(|n| participants[*n].role == role && !self.out[*n])
-            .flat_map(|n| (0..self.experiment.loads.len()).map(move |load| (n, load)))
-            .map(|(n, load)| pairs(&of(n, load), &of(reference, load)))
-            .collect()
+        let is_compared = |n: &usize| participants[*n].role == role && !self.out[*n];
+        let mut compared = Vec::new();
+        for (load, laps) in self.laps.iter().enumerate() {
+            let speed = self.speed(load);
+            // A server whose CPU time is unknown is compared by its requests/s.
+            let share = |lap: &LapFigures| speed.cost_share(*lap).unwrap_or(lap.rate);
+            let of = |server: usize| {
+                let own = laps.iter().filter(|lap| lap.server == server);
+                readings(own.map(|lap| (lap.restart, lap.round, share(lap))))
+            };
+            let servers = (0..participants.len()).filter(is_compared);
+            compared.extend(servers.map(|server| pairs(&of(server), &of(reference))));
+        }
+        compared
+    }
+
+    /// How the figures under a load depend on the speed of the cores. At a fixed rate, and if
+    /// servers use different numbers of cores, nothing is adjusted.
+    fn speed(&self, load: usize) -> Speed {
+        let Experiment { participants, loads, .. } = &self.experiment;
+        let servers = participants.iter().filter(|server| server.role != Role::Ceiling);
+        let is_adjusted =
+            loads[load].rate.is_none() && have_same_cores(servers.map(|server| server.cpus));
+        if is_adjusted { Speed::of(&self.laps[load], &[]) } else { Speed::default() }
     }
 }
 

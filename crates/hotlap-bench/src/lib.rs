@@ -19,6 +19,8 @@
 //!    [counts](lap::Lap::counts) unless it failed a validity check that
 //!    [excludes it](lap::Violation::invalidates).
 //!
+//! [`Speed`](speed::Speed) removes the effect of fast and slow cores from the figures of laps.
+//!
 //! An [`ExplainLap`](lap::ExplainLap) explains a difference in cost and enters no other figure.
 //!
 //! A separate entry point, [`stress`](stress::stress), runs attackers next to normal clients and
@@ -33,6 +35,7 @@ pub mod runner;
 pub mod schedule;
 pub mod scripted;
 pub mod slo;
+pub mod speed;
 pub mod stress;
 pub mod suite;
 pub mod validity;

@@ -850,6 +850,24 @@ mod tests {
         assert!(spent < 100.0, "{spent} s");
     }
 
+    /// Regression: on cores of changing speed, a run never ended early, although its report had
+    /// precise figures.
+    #[test]
+    fn a_run_ends_early_by_its_figures_at_the_mean_speed_of_the_cores() {
+        let budget = Duration::from_secs(120);
+        let precise = Experiment { precision: Some(0.01), budget, ..experiment(None, None) };
+        let over = |has_gauge| {
+            let mut scripts = three();
+            for (script, slow) in scripts.iter_mut().zip([2.0, 1.8, 1.6]) {
+                script.wobble = vec![(1.0, 1.0), (1.0 / slow, slow), (1.0, 1.0)];
+            }
+            let mut runner = runner(scripts);
+            runner.has_gauge = has_gauge;
+            laps(&precise, &mut runner).1
+        };
+        assert_eq!((over(false), over(true)), (Over::Budget, Over::Precise));
+    }
+
     /// Regression: a run ended early, although its report then corrected the ratios for the slice
     /// bias.
     #[test]

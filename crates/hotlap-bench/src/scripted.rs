@@ -15,7 +15,7 @@ use crate::participant::Load;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_observe::{
-    Events, Frame, Instrument, Memory, Observation, ObserveError, Profile, Stack,
+    Events, Frame, Gauged, Instrument, Memory, Observation, ObserveError, Profile, Stack,
 };
 use hotlap_servers::launch::ServerFailure;
 
@@ -106,6 +106,8 @@ pub struct Scripted {
     pub probes: u32,
     /// The results of the probes.
     pub found: Vec<Probed>,
+    /// Whether a gauge shows that the wobble of a lap's cost is the speed of the core.
+    pub has_gauge: bool,
     /// The rate, in requests/s, from which the generator is late in trials.
     pub late_from: Option<f64>,
     /// Whether the generator is late whenever a server is held.
@@ -135,6 +137,7 @@ impl Scripted {
             slices: 1,
             probes: 0,
             found: Vec::new(),
+            has_gauge: false,
             late_from: None,
             late_when_held: false,
             held_share: 1.0,
@@ -186,6 +189,7 @@ impl Scripted {
                 ..Memory::default()
             },
             slices: Some(self.slices),
+            gauged: self.has_gauge.then_some(Gauged { calls: 1, ns: (1e6 * costlier) as u64 }),
             ..Usage::default()
         };
         let mut lap = Lap::new((participant, load), kind, at_ms, outcome, Some(usage));

@@ -9,7 +9,6 @@
 //! - `explain` finds what explains a difference in cost.
 //! - `warnings` finds what may be wrong with the figures.
 //! - `bias` finds the slice bias, and servers that were not steady.
-//! - `speed` removes the effect of the speed of the cores from the figures.
 //! - `runs` compares stored runs with one another.
 
 pub mod bias;
@@ -20,7 +19,6 @@ pub mod latency;
 mod load;
 mod measured;
 pub mod runs;
-mod speed;
 pub mod suites;
 pub mod warnings;
 
@@ -30,4 +28,3 @@ pub use compare::{Found, Level, Limited, Measure, PerMeasure, ServerComparison};
 pub use explain::Explanation;
 pub use load::{Analysis, confidence};
 pub use measured::{MeasuredRequest, MeasuredServer, RequestTimes, Used};
-pub use speed::Speed;

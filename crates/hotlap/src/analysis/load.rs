@@ -1,5 +1,6 @@
 //! Measures, compares and ranks the servers under one load.
 
+use hotlap_bench::speed::{LapFigures, Speed, have_same_cores};
 use hotlap_stats::{
     Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, OddStarts,
     Reading, Verdict, pairs, ranks, totals,
@@ -7,9 +8,8 @@ use hotlap_stats::{
 
 use super::bias::{self, Unsteady};
 use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
-use super::speed::Speed;
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
-use crate::model::{Role, Run};
+use crate::model::{Lap, Role, Run};
 
 /// A database that uses more than this share of the shared cores uses more of them than the server.
 /// Requests/s then compare the database instead of the servers. The limit is a convention.
@@ -47,7 +47,7 @@ impl Analysis {
     /// Analyses one load of a run.
     pub fn of(run: &Run, load: usize) -> Self {
         let role = |role| run.servers.iter().position(|s| s.role == role);
-        let speed = Speed::of(run, load);
+        let speed = speed(run, load);
         let measured = |n| MeasuredServer::of(run, (load, n), &speed, confidence(run));
         let mut analysis = Self {
             load,
@@ -330,6 +330,19 @@ fn shared_with_database(run: &Run) -> usize {
         Some(database) if database.cores.is_empty() => run.host.machine.allowed.max(1),
         Some(database) => database.cores.len(),
     }
+}
+
+/// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, and if
+/// servers use different numbers of cores, nothing is adjusted.
+fn speed(run: &Run, load: usize) -> Speed {
+    let servers = run.servers.iter().filter(|server| server.role != Role::Ceiling);
+    let cores = servers.map(|server| server.cpus.as_ref().map(|(cores, _)| *cores));
+    if run.loads[load].rate.is_some() || !have_same_cores(cores) {
+        return Speed::default();
+    }
+    let counts = |lap: &&Lap| lap.load == load && run.is_main(lap) && lap.counts();
+    let laps: Vec<LapFigures> = run.laps.iter().filter(counts).map(LapFigures::from).collect();
+    Speed::of(&laps, run.pool.as_ref().map_or(&[][..], |pool| &pool.node_of[..]))
 }
 
 /// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false

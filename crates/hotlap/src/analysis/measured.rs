@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Usage, is_silent, rates, readings};
+use hotlap_bench::speed::Speed;
 use hotlap_bench::validity::is_failing;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::{Failures, OpenLoop};
@@ -12,7 +13,6 @@ use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median
 use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
 use super::latency::{Times, known, stall_shares};
-use super::speed::Speed;
 use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
@@ -242,7 +242,7 @@ fn readings_of(
         readings(laps.iter().filter_map(share))
     };
     let responses =
-        laps.iter().map(|lap| (lap.restart, lap.round, speed.rate_share(lap, generator_limited)));
+        laps.iter().map(|lap| (lap.restart, lap.round, speed.rate_share(*lap, generator_limited)));
     let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
     let readings = PerMeasure {
         requests_per_s: rates(responses),

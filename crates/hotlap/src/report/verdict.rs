@@ -1,10 +1,11 @@
 //! The verdicts of a report, and the noise floor. Code uses [`Judged`]. The words are for people,
 //! and no code parses them.
 
+use hotlap_bench::speed::Speed;
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
 
-use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison, Speed};
+use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison};
 use crate::model::{Host, Run};
 use crate::report::figure::{Figure, ratio};
 use crate::text::number::{percent, rounded, spread};
