@@ -21,7 +21,7 @@ use crate::student::two_sided_p;
 /// probability. On a machine of steady speed, figures are hardly ever adjusted.
 const ALPHA: f64 = 1e-4;
 
-/// The smallest number of degrees of freedom for a server's own slope.
+/// The smallest number of degrees of freedom for a slope.
 const LEAST_DF: usize = 8;
 
 /// The largest slope. On a busy host, five servers had slopes from 0.6 to 2.9.
@@ -64,22 +64,27 @@ impl CoreSpeed {
         for lap in laps.iter().filter(|lap| lap.figure.is_finite() && lap.gauge.is_finite()) {
             servers.entry(lap.server).or_default().push(*lap);
         }
-        let own: BTreeMap<usize, Slope> = servers
-            .into_iter()
-            .filter_map(|(server, laps)| Some((server, Slope::of(&laps)?)))
-            .collect();
-        let (fixed, precision) = mean(own.values(), 0.0)?;
-        let df: usize = own.values().map(|slope| slope.df).sum();
+        let (mut own, mut rest) = (BTreeMap::<usize, Slope>::new(), Vec::new());
+        for (server, laps) in servers {
+            match Slope::of(&laps) {
+                Some(slope) => _ = own.insert(server, slope),
+                None => rest.extend(laps),
+            }
+        }
+        // Servers with few laps have one slope together.
+        let slopes: Vec<Slope> = own.values().copied().chain(Slope::of(&rest)).collect();
+        let (fixed, precision) = mean(&slopes, 0.0)?;
+        let df: usize = slopes.iter().map(|slope| slope.df).sum();
         if fixed < 0.0 || two_sided_p(fixed * precision.sqrt(), df as f64) > ALPHA {
             return None;
         }
         // DerSimonian and Laird 1986: the variance of slopes between servers, by moments.
-        let spread: f64 = own.values().map(|s| (s.slope - fixed).powi(2) / s.variance).sum();
-        let squares: f64 = own.values().map(|s| s.variance.powi(-2)).sum();
-        let excess = spread - (own.len() - 1) as f64;
+        let spread: f64 = slopes.iter().map(|s| (s.slope - fixed).powi(2) / s.variance).sum();
+        let squares: f64 = slopes.iter().map(|s| s.variance.powi(-2)).sum();
+        let excess = spread - (slopes.len() - 1) as f64;
         let free = precision - squares / precision;
         let between = if free > 0.0 { (excess / free).max(0.0) } else { 0.0 };
-        let (mean, _) = mean(own.values(), between)?;
+        let (mean, _) = mean(&slopes, between)?;
         let toward_mean = |own: &Slope| {
             let trust = between / (between + own.variance);
             (trust * own.slope + (1.0 - trust) * mean).clamp(0.0, STEEPEST)
@@ -96,8 +101,8 @@ impl CoreSpeed {
 }
 
 /// Returns the mean of slopes and its precision, if the variance between servers is `between`.
-fn mean<'a>(slopes: impl Iterator<Item = &'a Slope>, between: f64) -> Option<(f64, f64)> {
-    let (sum, precision) = slopes.fold((0.0, 0.0), |(sum, precision), own| {
+fn mean(slopes: &[Slope], between: f64) -> Option<(f64, f64)> {
+    let (sum, precision) = slopes.iter().fold((0.0, 0.0), |(sum, precision), own| {
         let weight = 1.0 / (own.variance + between);
         (sum + weight * own.slope, precision + weight)
     });
@@ -105,14 +110,14 @@ fn mean<'a>(slopes: impl Iterator<Item = &'a Slope>, between: f64) -> Option<(f6
 }
 
 impl Slope {
-    /// Fits one server's slope by least squares, with a separate level for each restart.
+    /// Fits the slope of laps by least squares, with a separate level for each start of a server.
     fn of(laps: &[GaugedLap]) -> Option<Self> {
-        let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
+        let mut starts = BTreeMap::<(usize, u32), Vec<(f64, f64)>>::new();
         for lap in laps {
-            restarts.entry(lap.restart).or_default().push((lap.gauge, lap.figure));
+            starts.entry((lap.server, lap.restart)).or_default().push((lap.gauge, lap.figure));
         }
-        let df = laps.len().checked_sub(restarts.len() + 1).filter(|df| *df >= LEAST_DF)?;
-        let [xx, xy, yy] = squares_within(restarts.values());
+        let df = laps.len().checked_sub(starts.len() + 1).filter(|df| *df >= LEAST_DF)?;
+        let [xx, xy, yy] = squares_within(starts.values());
         if xx <= 0.0 {
             return None;
         }
@@ -169,6 +174,9 @@ mod tests {
         assert_eq!(CoreSpeed::of(&steady.collect::<Vec<_>>()), None);
         let few: Vec<GaugedLap> = laps(0, 2.0, 0.001).step_by(6).collect();
         assert_eq!(CoreSpeed::of(&few), None, "two laps in each restart");
+        // Four such servers have enough laps together.
+        let all: Vec<GaugedLap> = (0..4).flat_map(|n| laps(n, 2.0, 0.001).step_by(6)).collect();
+        assert!(CoreSpeed::of(&all).is_some());
         assert_eq!(CoreSpeed::of(&[]), None);
     }
 }
