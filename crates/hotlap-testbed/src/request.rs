@@ -219,30 +219,31 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the response. With `close`, a greeting announces the end of the connection.
+    /// Appends the response. With `close`, it announces the end of the connection (RFC 9112 section
+    /// 9.6).
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(match (self, close) {
-            (Self::Greeting, false) => {
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n\
-                  Hello, World!"
+        let head: &[u8] = match self {
+            // Nearly all responses are this one, so it is copied at once.
+            Self::Greeting if !close => {
+                return out.extend_from_slice(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n\
+                      Hello, World!",
+                );
             }
-            (Self::Greeting, true) => {
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\
-                  Connection: close\r\n\r\nHello, World!"
+            Self::Greeting | Self::GreetingHead => {
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n"
             }
-            (Self::GreetingHead, false) => {
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n"
+            Self::NotFound => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n",
+            Self::MethodNotAllowed => {
+                b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Length: 0\r\n"
             }
-            (Self::GreetingHead, true) => {
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\
-                  Connection: close\r\n\r\n"
-            }
-            (Self::NotFound, _) => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-            (Self::MethodNotAllowed, _) => {
-                b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Length: 0\r\n\r\n"
-            }
-        });
+        };
+        out.extend_from_slice(head);
+        out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+        if self == Self::Greeting {
+            out.extend_from_slice(b"Hello, World!");
+        }
     }
 }
 
@@ -281,6 +282,20 @@ mod tests {
         }
         assert_eq!(complete(bytes).len, bytes.len());
         assert_eq!(complete(&format!("{bytes}GET / HTTP/1.1\r\n")).len, bytes.len());
+    }
+
+    /// Regression: a connection closed after a 404 or 405 that did not say so.
+    #[test]
+    fn every_response_may_announce_the_end_of_its_connection() {
+        for reply in [Reply::Greeting, Reply::GreetingHead, Reply::NotFound, Reply::MethodNotAllowed] {
+            let written = |close| {
+                let mut out = Vec::new();
+                reply.write(close, &mut out);
+                String::from_utf8(out).unwrap()
+            };
+            let announced = written(true).replace("Connection: close\r\n", "");
+            assert!(announced == written(false) && written(true) != announced, "{reply:?}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::paths;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use hosts::RunHosts;
 use participants::{Participants, build, build_there, install};
 use spec::{RunSpec, Storage};
@@ -85,7 +85,7 @@ fn prepare(
 }
 
 /// Opens the store of a run. Returns `None` with `--no-store`, and for a dry run without `--resume`
-/// if the store does not exist. If the default store cannot be written (no home directory, or a
+/// if the store does not exist or has no run. If the default store cannot be written (no home directory, or a
 /// read-only one), the run continues without a store. A store given by `--store` must be usable.
 fn open_store(
     spec: &RunSpec,
@@ -105,12 +105,16 @@ fn open_store(
         return Ok(None);
     };
     let opened = match spec.is_dry {
-        true if !spec.resumes && !path.exists() => return Ok(None),
         true => Store::open_existing(&path),
         false => Store::open(&path),
     };
     match opened {
         Ok(store) => Ok(Some(store)),
+        Err(StoreError::Missing { .. } | StoreError::Empty { .. })
+            if spec.is_dry && !spec.resumes =>
+        {
+            Ok(None)
+        }
         Err(why) if *storage == Storage::Usual && why.is_about_its_place() => {
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)

@@ -294,7 +294,8 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
     let build = format!("build = [[\"touch\", '{}']]", scene.file("built"));
     set(&scene, "go/net-http", &format!("probe = [\"true\"]\n{build}"));
     let servers = "run go/net-http 'touch started' --reference 'touch started' --dry-run";
-    let rest = "--restarts 3 --rounds 2 --seed 7 -c 8 --export-json out.json";
+    scene.write("empty.db", "");
+    let rest = "--restarts 3 --rounds 2 --seed 7 -c 8 --export-json out.json --store empty.db";
     let said = said(&scene, &format!("{servers} {rest}")).succeeds();
     for words in [
         "go/net-http: built if necessary: touch ",
@@ -311,6 +312,7 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
     for name in ["built", "started", "out.json", "data", "cache/builds", "cache/logs"] {
         assert!(!scene.path(name).exists(), "{name}: {said:?}");
     }
+    assert_eq!(std::fs::metadata(scene.path("empty.db")).unwrap().len(), 0);
 }
 
 #[test]
@@ -322,6 +324,7 @@ fn a_dry_run_ends_with_the_error_of_the_run() {
         (2, "--suite ./no-such.toml", "no-such.toml"),
         (2, "URL --fail-if 'cost +3%'", "needs at least two servers"),
         (2, "URL --reference other", "--reference names other"),
+        (2, "URL --stress --export-junit j.xml", "and --export-html only"),
         (1, "URL --body @no-such-body", "cannot read no-such-body"),
         (1, "URL --export-json /nowhere/at/all", "/nowhere/at/all"),
         (1, "--suite ./mine.toml --resume", "no store at"),

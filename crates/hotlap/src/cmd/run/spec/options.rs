@@ -264,6 +264,7 @@ pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<Expo
     let for_tables = [
         &table.export_csv,
         &table.export_svg,
+        &table.export_junit,
         &table.export_github_benchmark,
         &table.export_bencher,
     ];
@@ -272,8 +273,7 @@ pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<Expo
         Question::Explain => "an explanation",
         _ => return Ok(table.clone()),
     };
-    let is_junit = question == Question::Explain && table.export_junit.is_some();
-    if is_junit || for_tables.iter().any(|file| file.is_some()) {
+    if for_tables.iter().any(|file| file.is_some()) {
         return usage(format!(
             "{verb} can be exported with --export-json, --export-markdown and --export-html only"
         ));
