@@ -240,7 +240,10 @@ impl Reply {
             }
         };
         out.extend_from_slice(head);
-        out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+        if close {
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
         if self == Self::Greeting {
             out.extend_from_slice(b"Hello, World!");
         }
