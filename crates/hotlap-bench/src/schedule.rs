@@ -10,6 +10,7 @@
 //! ceiling is measured in the first round of each restart, and the A/A control in every fourth
 //! round. If requested, a restart ends with a paced lap of each server at a common rate.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use hotlap_observe::{Instrument, Observation};
@@ -61,6 +62,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         rate: experiment.common_rate.or(experiment.past.rate),
         sliced: vec![false; experiment.loads.len()],
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
+        warmed: vec![Duration::ZERO; experiment.participants.len()],
         restarts: 0,
         explains: false,
         usable: Vec::new(),
@@ -93,6 +95,8 @@ struct Schedule<'a> {
     sliced: Vec<bool>,
     /// Requests/s at the end of the latest warm-up, by participant and load.
     reached: Vec<Vec<f64>>,
+    /// How long the latest warm-up of each participant took.
+    warmed: Vec<Duration>,
     /// The number of restarts begun, including restarts of an earlier part of the run.
     restarts: u32,
     /// Whether laps explain differences, so that servers are started to be observed.
@@ -178,8 +182,9 @@ impl Schedule<'_> {
         self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
     }
 
-    /// Warms up the remaining servers under a load, in random order, and settles the load's slice
-    /// length. Unless `all`, servers that are not measured in this round are left out. Returns the
+    /// Warms up the remaining servers under a load, and settles the load's slice length. The server
+    /// that took longest comes first, so that the others need not be frozen for long. At first, the
+    /// order is random. Unless `all`, servers that are not measured in this round are left out. Returns the
     /// time that the warm-up of each participant will probably take after the next start.
     fn warm_up(
         &mut self,
@@ -190,6 +195,7 @@ impl Schedule<'_> {
         let mut again = Vec::new();
         let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());
         order.retain(|participant| all || self.takes_part(*participant, place));
+        order.sort_by_key(|participant| Reverse(self.warmed[*participant]));
         for &participant in &order {
             if self.running[participant] {
                 self.go_on()?;
@@ -201,6 +207,7 @@ impl Schedule<'_> {
                 match runner.warm(participant, load, &mut seen) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
+                        self.warmed[participant] = took;
                         let shorter = match warmup.class {
                             Class::NeverSteady => took / UNSTEADY_AGAIN,
                             Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
