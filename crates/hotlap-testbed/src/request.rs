@@ -290,7 +290,9 @@ mod tests {
     /// Regression: a connection closed after a 404 or 405 that did not say so.
     #[test]
     fn every_response_may_announce_the_end_of_its_connection() {
-        for reply in [Reply::Greeting, Reply::GreetingHead, Reply::NotFound, Reply::MethodNotAllowed] {
+        for reply in
+            [Reply::Greeting, Reply::GreetingHead, Reply::NotFound, Reply::MethodNotAllowed]
+        {
             let written = |close| {
                 let mut out = Vec::new();
                 reply.write(close, &mut out);

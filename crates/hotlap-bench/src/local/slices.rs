@@ -140,8 +140,8 @@ enum Stage {
     Settled,
 }
 
-/// Programs that are not probed at the current length. They recover within this length or a shorter
-/// one, noise hides whether they do, or their cost is unknown.
+/// Programs that are not probed at the current length. Their cost is unknown, they recover within
+/// the length, noise hides whether they do, or a shorter length was not proven too short for them.
 type Passed = BTreeSet<usize>;
 
 /// What probes at one length say about a program.
@@ -231,23 +231,23 @@ impl Slices {
                     self.found.insert(*server, Found { slice: self.length, ratio, rate });
                 }
             }
-            let mut failed = false;
+            let (mut is_too_short, mut differing) = (false, BTreeSet::new());
             for (server, ratios) in &*probed {
                 let judged = judge(&ratios.costs, (*probes, most));
-                failed |= judged.is_some_and(|judged| judged != Judged::Recovers);
-                // Longer probes would be as noisy.
-                if let Some(Judged::Recovers | Judged::Unknown) = judged {
-                    passed.insert(*server);
-                }
+                is_too_short |= judged.is_some_and(|judged| judged != Judged::Recovers);
+                match judged {
+                    Some(Judged::Recovers | Judged::Unknown) => passed.insert(*server),
+                    Some(Judged::Differs) => differing.insert(*server),
+                    None => false,
+                };
             }
-            probed.retain(|server, _| !passed.contains(server));
             let left: Vec<_> =
                 servers.keys().copied().filter(|server| !passed.contains(server)).collect();
             let longer = LENGTHS.into_iter().find(|length| *length > self.length);
-            if let Some(longer) = longer.filter(|_| failed) {
-                let passed = std::mem::take(passed);
+            if let Some(longer) = longer.filter(|_| is_too_short) {
                 self.length = longer;
-                self.begin(passed);
+                let others = servers.keys().filter(|server| !differing.contains(server));
+                self.begin(others.copied().collect());
                 return self.next(servers);
             }
             if left.is_empty() || *probes >= most {
