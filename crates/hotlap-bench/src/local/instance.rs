@@ -264,6 +264,14 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
+/// A usual time of the gauge's system call, in nanoseconds. Any value would do, because only changes
+/// matter.
+const USUAL_CALL_NS: f64 = 100.0;
+
+/// By how many per cent the cost of a usual server rises if the gauge's system calls take 1% longer.
+/// On a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
+const USUAL_SLOPE: f64 = 1.5;
+
 /// What happened between two samples, or the sum of several such pairs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
@@ -313,6 +321,13 @@ impl Between {
             sum.add(&one);
             sum
         })
+    }
+
+    /// How much more a usual server cost because its cores were slow: 1 if the gauge's system calls
+    /// took [`USUAL_CALL_NS`], and 1 without a gauge.
+    pub fn slowness(&self) -> f64 {
+        let call_ns = self.gauged.and_then(Gauged::mean_ns).unwrap_or(USUAL_CALL_NS);
+        (call_ns / USUAL_CALL_NS).powf(USUAL_SLOPE)
     }
 
     /// Requests per second. `None` if there were no requests.

@@ -113,10 +113,11 @@ impl Burst {
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
 
-    /// CPU time per request, or wall time per request if the CPU time is unknown.
+    /// CPU time per request at the usual speed of the cores, or wall time per request if the CPU
+    /// time is unknown.
     fn cost_ns(&self) -> f64 {
         let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
-        self.load.cost_ns().unwrap_or_else(wall_ns)
+        self.load.cost_ns().unwrap_or_else(wall_ns) / self.load.slowness()
     }
 
     /// The burst's requests/s, repeated for each window that the burst lasted.
@@ -283,10 +284,10 @@ impl Instance {
             before = after;
             windows.push(window);
             watch(per_second(&window));
-            // Use responses per CPU time, if known, because a noisy neighbour does not distort this
-            // figure.
+            // Use responses per CPU time, if known, because other programs on the server's cores do
+            // not distort this figure. The gauge shows what other machines on the host do.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
-            let speed = window.requests as f64 / spent_ns.max(1) as f64;
+            let speed = window.requests as f64 * window.slowness() / spent_ns.max(1) as f64;
             let state = detector.push(speed);
             let is_done = !compiles || at_work.is_done(self.compiler());
             if let SteadyState::Settled { since: from, class: how } = state
