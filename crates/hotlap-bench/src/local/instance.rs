@@ -264,12 +264,12 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
-/// A usual time of the gauge's system call, in nanoseconds. Any value would do, because only changes
-/// matter.
+/// A usual time of the gauge's system call, in nanoseconds. Only changes matter, so any value would
+/// do.
 const USUAL_CALL_NS: f64 = 100.0;
 
-/// By how many per cent the cost of a usual server rises if the gauge's system calls take 1% longer.
-/// On a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
+/// By how many per cent a usual server's cost rises if the gauge's system calls take 1% longer. On
+/// a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
 const USUAL_SLOPE: f64 = 1.5;
 
 /// What happened between two samples, or the sum of several such pairs.

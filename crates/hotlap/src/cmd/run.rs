@@ -85,8 +85,9 @@ fn prepare(
 }
 
 /// Opens the store of a run. Returns `None` with `--no-store`, and for a dry run without `--resume`
-/// if the store does not exist or has no run. If the default store cannot be written (no home directory, or a
-/// read-only one), the run continues without a store. A store given by `--store` must be usable.
+/// if the store does not exist or has no run. If the default store cannot be written (no home
+/// directory, or a read-only one), the run continues without a store. A store given by `--store`
+/// must be usable.
 fn open_store(
     spec: &RunSpec,
     storage: &Storage,
