@@ -69,8 +69,8 @@ pub struct Budget {
     /// The valid laps at saturation or at the load's own rate, by load.
     laps: Vec<Vec<LapFigures>>,
     out: Vec<bool>,
-    /// Whether the report may have ratios other than `costs`. Either the CPU time of a server is
-    /// unknown, or probes proved that slices change what a server costs.
+    /// Whether the report may have other ratios than [`Self::comparisons`]. Either the CPU time of
+    /// a server is unknown, or probes proved that slices change what a server costs.
     is_provisional: bool,
     /// Whether the run went on because it seemed to have time for a verdict.
     promises_verdict: bool,
@@ -439,11 +439,14 @@ impl Budget {
         let mut compared = Vec::new();
         for (load, laps) in self.laps.iter().enumerate() {
             let speed = self.speed(load);
-            // A server whose CPU time is unknown is compared by its requests/s.
-            let share = |lap: &LapFigures| speed.cost_share(*lap).unwrap_or(lap.rate);
             let of = |server: usize| {
-                let own = laps.iter().filter(|lap| lap.server == server);
-                readings(own.map(|lap| (lap.restart, lap.round, share(lap))))
+                let own = || laps.iter().filter(move |lap| lap.server == server);
+                let reading = |lap: &LapFigures, share| (lap.restart, lap.round, share);
+                // A server whose CPU time is unknown is compared by its requests/s.
+                if own().all(|lap| lap.cost.is_none()) {
+                    return readings(own().map(|lap| reading(lap, speed.rate_share(*lap, false))));
+                }
+                readings(own().filter_map(|lap| Some(reading(lap, speed.cost_share(*lap)?))))
             };
             let servers = (0..participants.len()).filter(is_compared);
             compared.extend(servers.map(|server| pairs(&of(server), &of(reference))));
@@ -455,10 +458,13 @@ impl Budget {
     /// servers use different numbers of cores, nothing is adjusted.
     fn speed(&self, load: usize) -> Speed {
         let Experiment { participants, loads, .. } = &self.experiment;
-        let servers = participants.iter().filter(|server| server.role != Role::Ceiling);
-        let is_adjusted =
-            loads[load].rate.is_none() && have_same_cores(servers.map(|server| server.cpus));
-        if is_adjusted { Speed::of(&self.laps[load], &[]) } else { Speed::default() }
+        // All servers without a number of their own have the same number.
+        let servers = participants.iter().map(|own| (own.role, own.cpus.unwrap_or(0)));
+        if loads[load].rate.is_some() || !have_same_cores(servers) {
+            return Speed::default();
+        }
+        let roles: Vec<Role> = participants.iter().map(|own| own.role).collect();
+        Speed::of(&self.laps[load], &roles, &[])
     }
 }
 

@@ -5,8 +5,8 @@
 //! contains the code for one server, and this module contains the code for all of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,8 @@ impl LocalRunner {
         let slices = Slices::of_loads(&setting.slices, loads.len(), setting.probe_limit);
         let freezes = setting.freeze;
         let (loads, began) = (loads.to_vec(), Instant::now());
-        let run = Arc::new(Conditions { setting, loads, began, stop });
+        let usual_call_ns = OnceLock::new();
+        let run = Arc::new(Conditions { setting, loads, began, stop, usual_call_ns });
         let instance = |(number, participant): (usize, &Participant)| {
             let mut participant = participant.clone();
             participant.contract.fields.unique = number as u64;

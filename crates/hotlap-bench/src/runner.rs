@@ -178,7 +178,7 @@ pub struct Probed {
     pub participant: usize,
     /// The load, as an index.
     pub load: usize,
-    /// Length of the slices, in milliseconds. This is the load's slice length, or a shorter one at
+    /// Length of the slices, in milliseconds. This is the load's slice length, or a shorter one in
     /// which the server already recovered.
     pub slice_ms: f64,
     /// CPU time per request in the window of a slice, divided by the CPU time per request after it,
@@ -188,6 +188,10 @@ pub struct Probed {
     /// interval.
     pub rate: Estimate,
 }
+
+/// A server that was frozen for this long is loaded before its slices, because its timers went on.
+/// Node's PostgreSQL pool, for example, closes a connection after 10 s without a request.
+pub(crate) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
 /// The ratio by which a server may cost more or less in the window of a slice than after it. The
 /// value is a convention: the largest slice bias that is accepted.

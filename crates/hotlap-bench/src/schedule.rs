@@ -21,7 +21,7 @@ use crate::budget::{Budget, Next};
 use crate::experiment::{Event, Experiment, Explain, Over, Place, order, shuffled};
 use crate::lap::{ExplainLap, Lap};
 use crate::participant::{Participant, Role};
-use crate::runner::{Runner, UNSTEADY_AGAIN};
+use crate::runner::{LONG_FREEZE, Runner, UNSTEADY_AGAIN};
 
 mod explain;
 mod search;
@@ -62,7 +62,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         rate: experiment.common_rate.or(experiment.past.rate),
         sliced: vec![false; experiment.loads.len()],
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
-        warmed: vec![Duration::ZERO; experiment.participants.len()],
+        warmed: vec![vec![Duration::ZERO; experiment.loads.len()]; experiment.participants.len()],
         restarts: 0,
         explains: false,
         usable: Vec::new(),
@@ -95,8 +95,8 @@ struct Schedule<'a> {
     sliced: Vec<bool>,
     /// Requests/s at the end of the latest warm-up, by participant and load.
     reached: Vec<Vec<f64>>,
-    /// How long the latest warm-up of each participant took.
-    warmed: Vec<Duration>,
+    /// How long the latest warm-up took, by participant and load.
+    warmed: Vec<Vec<Duration>>,
     /// The number of restarts begun, including restarts of an earlier part of the run.
     restarts: u32,
     /// Whether laps explain differences, so that servers are started to be observed.
@@ -182,9 +182,9 @@ impl Schedule<'_> {
         self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
     }
 
-    /// Warms up the remaining servers under a load, and settles the load's slice length. The first
-    /// time, the order is random. Later, the server that took longest comes first, so that the
-    /// others are not frozen for long. Unless `all`, servers that are not measured in this round
+    /// Warms up the remaining servers under a load, in random order, and settles the load's slice
+    /// length. Servers that took longer than [`LONG_FREEZE`] last time come first, so that the
+    /// others are not frozen for as long. Unless `all`, servers that are not measured in this round
     /// are left out. Returns the time that the warm-up of each participant will probably take after
     /// the next start.
     fn warm_up(
@@ -196,7 +196,9 @@ impl Schedule<'_> {
         let mut again = Vec::new();
         let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());
         order.retain(|participant| all || self.takes_part(*participant, place));
-        order.sort_by_key(|participant| Reverse(self.warmed[*participant]));
+        order.sort_by_key(|participant| {
+            Reverse(Some(self.warmed[*participant][load]).filter(|took| *took >= LONG_FREEZE))
+        });
         for &participant in &order {
             if self.running[participant] {
                 self.go_on()?;
@@ -208,7 +210,7 @@ impl Schedule<'_> {
                 match runner.warm(participant, load, &mut seen) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
-                        self.warmed[participant] = took;
+                        self.warmed[participant][load] = took;
                         let shorter = match warmup.class {
                             Class::NeverSteady => took / UNSTEADY_AGAIN,
                             Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
@@ -532,6 +534,7 @@ impl Schedule<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
     use std::path::PathBuf;
 
     use hotlap_servers::contract::{Contract, Name};
@@ -693,6 +696,20 @@ pub(crate) mod tests {
         assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
     }
 
+    /// Regression: the others were frozen for so long that each had to be loaded again.
+    #[test]
+    fn a_long_warm_up_comes_first_once_it_is_known() {
+        let mut scripts = three();
+        scripts[2].warm_up = Duration::from_secs(6);
+        let mut runner = runner(scripts);
+        laps(&experiment(Some(5), Some(1)), &mut runner);
+        let warm_ups = runner.log.iter().filter_map(|line| line.strip_prefix("warm-up "));
+        let order: Vec<&str> = warm_ups.collect();
+        assert!(order.chunks(3).skip(1).all(|restart| restart[0] == "2"), "{order:?}");
+        let second: BTreeSet<&str> = order.chunks(3).map(|restart| restart[1]).collect();
+        assert!(second.len() > 1, "the order of the others is random");
+    }
+
     /// Regression: the first start, before the interruption, counted against the budget of a
     /// resumed run, so the run ended after one round.
     #[test]
@@ -808,17 +825,24 @@ pub(crate) mod tests {
     #[test]
     fn a_run_ends_early_by_its_figures_at_the_mean_speed_of_the_cores() {
         let budget = Duration::from_secs(120);
-        let precise = Experiment { precision: Some(0.01), budget, ..experiment(None, None) };
-        let over = |has_gauge| {
+        let plain = Experiment { budget, ..experiment(None, None) };
+        let precise = Experiment { precision: Some(0.01), ..plain.clone() };
+        let certain = Experiment { limit: Some(1.0), ..plain };
+        let over = |experiment: &Experiment, has_gauge| {
             let mut scripts = three();
             for (script, slow) in scripts.iter_mut().zip([2.0, 1.8, 1.6]) {
                 script.wobble = vec![(1.0, 1.0), (1.0 / slow, slow), (1.0, 1.0)];
             }
             let mut runner = runner(scripts);
             runner.has_gauge = has_gauge;
-            laps(&precise, &mut runner).1
+            laps(experiment, &mut runner).1
         };
-        assert_eq!((over(false), over(true)), (Over::Budget, Over::Precise));
+        assert_eq!(over(&precise, false), Over::Budget);
+        assert_eq!((over(&precise, true), over(&certain, true)), (Over::Precise, Over::Certain));
+        // A gauge on one core is not compared with a gauge on two.
+        let mut differing = precise;
+        differing.participants[2].cpus = Some(2);
+        assert_eq!(over(&differing, true), Over::Budget);
     }
 
     /// Regression: a run ended early, although its report then corrected the ratios for the slice

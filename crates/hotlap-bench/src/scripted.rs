@@ -30,6 +30,8 @@ pub struct Script {
     pub rss_bytes: u64,
     /// Time from the server's start to its first response.
     pub ready: Duration,
+    /// How long a warm-up takes.
+    pub warm_up: Duration,
     /// Factors for each lap's rate and cost, used in turn and repeated. Empty: always 1.
     pub wobble: Vec<(f64, f64)>,
     /// The number of wrong responses in each lap.
@@ -56,6 +58,7 @@ impl Script {
             cost_ns,
             rss_bytes: 8 << 20,
             ready: Duration::from_millis(20),
+            warm_up: Duration::from_millis(300),
             wobble: Vec::new(),
             wrong: 0,
             busy: 0.5,
@@ -291,7 +294,7 @@ impl Runner for Scripted {
         load: usize,
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
-        self.clock += Duration::from_millis(300);
+        self.clock += self.scripts[participant].warm_up;
         self.call("warm-up", participant)?;
         let rate = self.scripts[participant].rate;
         watch(rate);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hotlap_stats::{CoreSpeed, GaugedLap, Share};
 
 use crate::lap::Lap;
+use crate::participant::{Role, program};
 
 /// Nothing is adjusted unless each server has a gauge in this share of its laps. A sample from
 /// another host may be lost.
@@ -65,6 +66,8 @@ pub struct Speed {
     usual: BTreeMap<u32, f64>,
     /// The node of each restart in a pool.
     node_of: Vec<u32>,
+    /// The program of each server. The control runs the reference's program.
+    programs: Vec<usize>,
     /// The effect of the speed on CPU time per request. `None` if CPU time is not adjusted.
     pub cost: Option<CoreSpeed>,
     /// The effect of the speed on requests/s. `None` if requests/s are not adjusted.
@@ -75,11 +78,13 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// Fits how the figures of laps under one load depend on the speed of the cores. In a pool,
-    /// `node_of` has the node of each restart. Without a pool, it is empty. Nothing is adjusted if
-    /// a server has too few gauges.
-    pub fn of(laps: &[LapFigures], node_of: &[u32]) -> Self {
-        let mut speed = Self { node_of: node_of.to_vec(), ..Self::default() };
+    /// Fits how the figures of laps under one load depend on the speed of the cores. `roles` has
+    /// the role of each server. In a pool, `node_of` has the node of each restart. Without a pool,
+    /// it is empty. Nothing is adjusted if a server has too few gauges.
+    pub fn of(laps: &[LapFigures], roles: &[Role], node_of: &[u32]) -> Self {
+        let programs = (0..roles.len()).map(|server| program(roles.iter().copied(), server));
+        let mut speed =
+            Self { node_of: node_of.to_vec(), programs: programs.collect(), ..Self::default() };
         if !are_gauged(laps) {
             return speed;
         }
@@ -92,7 +97,8 @@ impl Speed {
         // A slow core makes both figures larger.
         let gauged = |lap: &LapFigures, figure: Option<f64>| {
             let (figure, gauge) = (figure?, speed.relative(lap)?);
-            Some(GaugedLap { server: lap.server, restart: lap.restart, figure, gauge })
+            let (program, start) = (speed.programs[lap.server], (lap.server, lap.restart));
+            Some(GaugedLap { program, start, figure, gauge })
         };
         let fit = |figure: fn(&LapFigures) -> Option<f64>| {
             CoreSpeed::of(
@@ -137,7 +143,7 @@ impl Speed {
 
     fn factor(&self, speed: Option<&CoreSpeed>, lap: &LapFigures) -> f64 {
         let gauged = speed.zip(self.relative(lap));
-        gauged.map_or(1.0, |(speed, gauge)| speed.factor(lap.server, gauge))
+        gauged.map_or(1.0, |(speed, gauge)| speed.factor(self.programs[lap.server], gauge))
     }
 
     /// Returns how slow a lap's cores were: the logarithm of the gauge, minus the mean of the node.
@@ -150,8 +156,8 @@ impl Speed {
     }
 }
 
-/// Whether each server has enough gauges. The ratio of an adjusted server to another would change
-/// with the speed of the cores.
+/// Whether each server has enough gauges. Otherwise, the ratio of an adjusted server to one that is
+/// not adjusted would change with the speed of the cores.
 fn are_gauged(laps: &[LapFigures]) -> bool {
     let mut gauged = BTreeMap::<usize, (usize, usize)>::new();
     for lap in laps {
@@ -162,9 +168,12 @@ fn are_gauged(laps: &[LapFigures]) -> bool {
     gauged.values().all(|(with, of)| *with as f64 >= GAUGED * *of as f64)
 }
 
-/// Whether the gauges of servers can be compared: all of them use the same number of cores.
-pub fn have_same_cores(cores: impl IntoIterator<Item = Option<usize>>) -> bool {
-    let mut all = cores.into_iter();
-    let first = all.next();
-    all.all(|cores| Some(cores) == first)
+/// Whether the gauges of servers can be compared: all of them use the same number of cores. The
+/// number of the ceiling's cores does not matter, because it is not compared. The control has the
+/// cores of the reference.
+pub fn have_same_cores(servers: impl IntoIterator<Item = (Role, usize)>) -> bool {
+    let is_compared = |role| matches!(role, Role::Plain | Role::Reference);
+    let mut cores = servers.into_iter().filter(|(role, _)| is_compared(*role)).map(|own| own.1);
+    let first = cores.next();
+    cores.all(|cores| Some(cores) == first)
 }

@@ -311,8 +311,8 @@ impl Timer {
         Ok(Self { fd, armed_ns: 0 })
     }
 
-    /// Arms the timer, unless it is already armed for that time. Returns the timeout for the wait
-    /// itself, which is none.
+    /// Arms the timer, unless it is already armed for that time. Returns `None`: the timer ends the
+    /// wait, so the wait itself needs no timeout.
     fn arm(&mut self, at_ns: u64) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         if self.armed_ns != at_ns {

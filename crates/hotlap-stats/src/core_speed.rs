@@ -30,10 +30,10 @@ const STEEPEST: f64 = 4.0;
 /// A lap's figure, and how slow the server's cores were during the lap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GaugedLap {
-    /// The server.
-    pub server: usize,
-    /// The restart.
-    pub restart: u32,
+    /// The program that the server runs. Each program has its own slope.
+    pub program: usize,
+    /// The server and the restart. The server's level may differ between starts.
+    pub start: (usize, u32),
     /// The logarithm of the lap's figure: a time, which is longer on a slower core.
     pub figure: f64,
     /// The logarithm of the lap's gauge, minus the mean of these logarithms.
@@ -44,6 +44,7 @@ pub struct GaugedLap {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoreSpeed {
     mean: f64,
+    /// The slopes of programs with enough laps.
     slopes: BTreeMap<usize, f64>,
 }
 
@@ -60,18 +61,18 @@ impl CoreSpeed {
     /// server itself may differ between restarts. `None` if figures do not depend on the gauge, or
     /// if there are too few laps to tell.
     pub fn of(laps: &[GaugedLap]) -> Option<Self> {
-        let mut servers = BTreeMap::<usize, Vec<GaugedLap>>::new();
+        let mut programs = BTreeMap::<usize, Vec<GaugedLap>>::new();
         for lap in laps.iter().filter(|lap| lap.figure.is_finite() && lap.gauge.is_finite()) {
-            servers.entry(lap.server).or_default().push(*lap);
+            programs.entry(lap.program).or_default().push(*lap);
         }
         let (mut own, mut rest) = (BTreeMap::<usize, Slope>::new(), Vec::new());
-        for (server, laps) in servers {
+        for (program, laps) in programs {
             match Slope::of(&laps) {
-                Some(slope) => _ = own.insert(server, slope),
+                Some(slope) => _ = own.insert(program, slope),
                 None => rest.extend(laps),
             }
         }
-        // Servers with few laps have one slope together.
+        // Programs with few laps have one slope together.
         let slopes: Vec<Slope> = own.values().copied().chain(Slope::of(&rest)).collect();
         let (fixed, precision) = mean(&slopes, 0.0)?;
         let df: usize = slopes.iter().map(|slope| slope.df).sum();
@@ -89,14 +90,14 @@ impl CoreSpeed {
             let trust = between / (between + own.variance);
             (trust * own.slope + (1.0 - trust) * mean).clamp(0.0, STEEPEST)
         };
-        let slopes = own.iter().map(|(server, own)| (*server, toward_mean(own))).collect();
-        Some(Self { mean, slopes })
+        let slopes = own.iter().map(|(program, own)| (*program, toward_mean(own))).collect();
+        Some(Self { mean: mean.clamp(0.0, STEEPEST), slopes })
     }
 
-    /// Returns the factor that turns a server's figure into its figure at the mean speed. A server
-    /// with too few laps for a slope has the mean slope.
-    pub fn factor(&self, server: usize, gauge: f64) -> f64 {
-        (-self.slopes.get(&server).unwrap_or(&self.mean) * gauge).exp()
+    /// Returns the factor that turns a program's figure into its figure at the mean speed. A
+    /// program with too few laps for a slope has the mean slope.
+    pub fn factor(&self, program: usize, gauge: f64) -> f64 {
+        (-self.slopes.get(&program).unwrap_or(&self.mean) * gauge).exp()
     }
 }
 
@@ -114,7 +115,7 @@ impl Slope {
     fn of(laps: &[GaugedLap]) -> Option<Self> {
         let mut starts = BTreeMap::<(usize, u32), Vec<(f64, f64)>>::new();
         for lap in laps {
-            starts.entry((lap.server, lap.restart)).or_default().push((lap.gauge, lap.figure));
+            starts.entry(lap.start).or_default().push((lap.gauge, lap.figure));
         }
         let df = laps.len().checked_sub(starts.len() + 1).filter(|df| *df >= LEAST_DF)?;
         let [xx, xy, yy] = squares_within(starts.values());
@@ -139,7 +140,7 @@ mod tests {
                 let gauge = 0.1 * f64::from(n * 5 % 12) / 12.0;
                 let own = noise * (f64::from(n * 7 % 12) / 6.0 - 1.0);
                 let figure = f64::from(restart) + slope * gauge + own;
-                GaugedLap { server, restart, figure, gauge }
+                GaugedLap { program: server, start: (server, restart), figure, gauge }
             })
         })
     }
@@ -151,7 +152,7 @@ mod tests {
         assert!((speed.factor(0, 0.1) - (-0.2_f64).exp()).abs() < 0.002, "{speed:?}");
         assert!((speed.factor(1, -0.1) - 0.1_f64.exp()).abs() < 0.002, "{speed:?}");
         assert_eq!(speed.factor(0, 0.0), 1.0);
-        // A server with too few laps, such as the A/A control of a short run, has the mean slope.
+        // A program without laps has the mean slope.
         assert!((speed.factor(2, 0.1) - (-0.15_f64).exp()).abs() < 0.002, "{speed:?}");
     }
 

@@ -75,7 +75,7 @@ impl SteadyDetector {
         Self { settings, curve: Curve::default() }
     }
 
-    /// Adds the speed of the next window, in responses or in responses per CPU second. If no window
+    /// Adds the speed of the next window, in a unit that is the same for all windows. If no window
     /// has a response, there is never a decision, so the caller must have a limit.
     pub fn push(&mut self, speed: f64) -> SteadyState {
         self.curve.0.push(speed);
@@ -219,7 +219,7 @@ pub struct DetectorSettings {
 /// The speed of a program after an earlier start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KnownSpeed {
-    /// The speed, in responses or in responses per CPU second.
+    /// The speed, in the unit of the windows.
     pub speed: f64,
     /// The number of windows after which a later start is compared with this speed.
     pub windows: usize,

@@ -18,7 +18,7 @@ use rusqlite::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Role, Run, RunState, Start};
+use crate::model::{Probed, Role, Run, RunState, Start};
 use crate::redact::Redacted;
 pub use error::StoreError;
 use error::{Refused, explain, refused};
@@ -105,6 +105,17 @@ struct Listed {
 struct Named {
     name: String,
     role: Role,
+}
+
+/// How a server started in its last run.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct LastStart {
+    /// The start in the first restart of the run.
+    pub start: Start,
+    /// The length of the run's slices under each load, in milliseconds.
+    pub slices_ms: Vec<f64>,
+    /// The results of the probes of all servers.
+    pub probed: Vec<Probed>,
 }
 
 /// Creates an empty file that only the user may read, unless the file exists. The commands,
@@ -301,14 +312,14 @@ impl Store {
         Err(StoreError::NoSuchRun { number, path: self.shown(), there })
     }
 
-    /// Returns how a server started when it was last measured, in the first restart of its run.
-    /// Also returns the length of that run's slices under each load, in milliseconds. Only the
-    /// newest 100 runs are searched.
-    pub fn first_start(&self, server: &str) -> Result<Option<(Start, Vec<f64>)>, StoreError> {
+    /// Returns how a server started when it was last measured. Only the newest 100 runs are
+    /// searched.
+    pub fn first_start(&self, server: &str) -> Result<Option<LastStart>, StoreError> {
         let sql = "
-            SELECT json_array(
-                json(start.value),
-                json(coalesce(newest.record -> '$.schedule.slices_ms', '[]'))
+            SELECT json_object(
+                'start', json(start.value),
+                'slices_ms', json(coalesce(newest.record -> '$.schedule.slices_ms', '[]')),
+                'probed', json(coalesce(newest.record -> '$.schedule.probed', '[]'))
             ) AS record
             FROM (SELECT number, record FROM run ORDER BY number DESC LIMIT 100) AS newest,
                  json_each(newest.record, '$.servers') AS server,

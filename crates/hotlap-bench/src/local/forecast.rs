@@ -11,12 +11,12 @@ use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::launch::ServerFailure;
 
 use super::instance::{Between, COUNTED, WARM_WINDOW};
-use super::slices::{AWAKE, LENGTHS, LONG_FREEZE, Needs, PROBE_WINDOWS, Slices, WHOLE, lead_in};
+use super::slices::{AWAKE, LENGTHS, Needs, PROBE_WINDOWS, Slices, WHOLE, lead_in};
 use super::{VERIFIED_AT_ONCE, paced_window, slices_a_lap};
 use crate::experiment::{Event, Experiment, Explain};
 use crate::lap::{Lap, LapKind};
 use crate::participant;
-use crate::runner::{Probed, Ready, Runner, TOLERANCE, TrialWindow, Warmup};
+use crate::runner::{LONG_FREEZE, Probed, Ready, Runner, TOLERANCE, TrialWindow, Warmup};
 use crate::schedule;
 
 /// The approximate time to verify a group of servers at the same time. The first value is for the

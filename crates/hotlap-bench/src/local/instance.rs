@@ -5,8 +5,8 @@
 //! start and verify the server, warm it up, and load it for laps.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hotlap_agent::{LoadError, LoadHost, RunningLoad, ValuesUsed};
@@ -94,6 +94,8 @@ pub(super) struct Conditions {
     pub began: Instant,
     /// Whether the user has interrupted the run.
     pub stop: Arc<AtomicBool>,
+    /// The time of the gauge's system call in the first window of the run, in nanoseconds.
+    pub usual_call_ns: OnceLock<f64>,
 }
 
 impl Conditions {
@@ -191,7 +193,8 @@ pub(super) struct WarmupProfile {
     pub service: Duration,
     /// Whether a compiler was seen.
     compiles: bool,
-    /// The median cost of the last bursts, in nanoseconds. `None` if there were too few bursts.
+    /// The median cost of the last bursts at the usual speed of the cores, in nanoseconds. `None`
+    /// if there were too few bursts.
     burst_ns: Option<f64>,
 }
 
@@ -264,10 +267,6 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
-/// A usual time of the gauge's system call, in nanoseconds. Only changes matter, so any value would
-/// do.
-const USUAL_CALL_NS: f64 = 100.0;
-
 /// By how many per cent a usual server's cost rises if the gauge's system calls take 1% longer. On
 /// a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
 const USUAL_SLOPE: f64 = 1.5;
@@ -323,11 +322,14 @@ impl Between {
         })
     }
 
-    /// How much more a usual server cost because its cores were slow: 1 if the gauge's system calls
-    /// took [`USUAL_CALL_NS`], and 1 without a gauge.
-    pub fn slowness(&self) -> f64 {
-        let call_ns = self.gauged.and_then(Gauged::mean_ns).unwrap_or(USUAL_CALL_NS);
-        (call_ns / USUAL_CALL_NS).powf(USUAL_SLOPE)
+    /// Returns the factor by which slow cores raised a usual server's cost. The gauge's system calls
+    /// usually take `usual_call_ns`, which the first window sets. Without a gauge, and if the CPU
+    /// time is unknown, the factor is 1.
+    fn slowness(&self, usual_call_ns: &OnceLock<f64>) -> f64 {
+        let gauged = self.cpu_ns.and(self.gauged);
+        gauged.and_then(Gauged::mean_ns).map_or(1.0, |call_ns| {
+            (call_ns / usual_call_ns.get_or_init(|| call_ns)).powf(USUAL_SLOPE)
+        })
     }
 
     /// Requests per second. `None` if there were no requests.

@@ -7,8 +7,8 @@
 //! opposite effect. A timer that was due while the server was frozen fires before the window of a
 //! slice opens, so its work is not measured. But only short slices make a noisy machine usable. A
 //! load therefore has the shorter of [`LENGTHS`] if every server costs the same in such slices as
-//! alone. The comparison is corrected for what the longer length still adds or hides
-//! (`analysis::bias` of the tool).
+//! alone. If probes prove that the longer length still adds or hides something, the comparison is
+//! corrected (`analysis::bias` of the tool).
 //!
 //! *Probes* show whether a slice length suffices. For a probe, a server is thawed as for a slice
 //! but runs on for three more windows. The probe compares the cost per request in the slice's
@@ -38,11 +38,14 @@ pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 const PROBES_BEFORE_LOOK: u32 = 4;
 
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
-/// The effect of the slice on the server is then unknown. Probes end early if the interval would
-/// extend to about twice as far even after all of them. Jetty costs 6% less CPU time in slices of
+/// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
 /// 12 ms than without slices. In ten of ten runs, the interval of Jetty's probes extended beyond
 /// 5%, so the median of the probes does not show this effect (docs/lab-notebook.md).
 const UNKNOWN: f64 = 1.05;
+
+/// Probing ends early if the interval after the last probe would extend this many times as far as
+/// to [`UNKNOWN`].
+const FUTILE: f64 = 1.5;
 
 /// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine
 /// would nearly always have an interval that extends beyond [`UNKNOWN`].
@@ -52,10 +55,6 @@ const MANY: usize = 16;
 /// a rate need such slices. Counted side effects also need them, because the server's log has to
 /// settle first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
-
-/// A server that was frozen for this long is loaded before its slices, because its timers went on.
-/// Node's PostgreSQL pool, for example, closes a connection after 10 s without a request.
-pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
 /// How long a server is loaded after a long freeze, by convention. In one run, Fastify cost as
 /// usual from the second lap on, and Express after six laps of 0.1 s (docs/lab-notebook.md, *Timers
@@ -141,7 +140,7 @@ enum Stage {
 }
 
 /// Programs that are not probed at the current length. Their cost is unknown, they recover within
-/// the length, noise hides whether they do, or a shorter length was not proven too short for them.
+/// the length, or probes at a shorter length gave no reason to suspect them.
 type Passed = BTreeSet<usize>;
 
 /// What probes at one length say about a program.
@@ -231,22 +230,29 @@ impl Slices {
                     self.found.insert(*server, Found { slice: self.length, ratio, rate });
                 }
             }
-            let (mut is_too_short, mut differing) = (false, BTreeSet::new());
+            let (mut is_too_short, mut suspects) = (false, BTreeSet::new());
             for (server, ratios) in &*probed {
-                let judged = judge(&ratios.costs, (*probes, most));
-                is_too_short |= judged.is_some_and(|judged| judged != Judged::Recovers);
-                match judged {
-                    Some(Judged::Recovers | Judged::Unknown) => passed.insert(*server),
-                    Some(Judged::Differs) => differing.insert(*server),
-                    None => false,
-                };
+                let seems_to_differ =
+                    || self.found.get(server).is_some_and(|found| !is_within(found.ratio.value));
+                match judge(&ratios.costs, (*probes, most)) {
+                    Some(Judged::Recovers) => _ = passed.insert(*server),
+                    None if !seems_to_differ() => {}
+                    None => _ = suspects.insert(*server),
+                    Some(Judged::Differs) => {
+                        is_too_short = true;
+                        suspects.insert(*server);
+                    }
+                    Some(Judged::Unknown) => is_too_short = true,
+                }
             }
             let left: Vec<_> =
                 servers.keys().copied().filter(|server| !passed.contains(server)).collect();
             let longer = LENGTHS.into_iter().find(|length| *length > self.length);
             if let Some(longer) = longer.filter(|_| is_too_short) {
+                // Other results say nothing about longer slices.
+                self.found.retain(|server, _| passed.contains(server));
                 self.length = longer;
-                let others = servers.keys().filter(|server| !differing.contains(server));
+                let others = servers.keys().filter(|server| !suspects.contains(server));
                 self.begin(others.copied().collect());
                 return self.next(servers);
             }
@@ -328,15 +334,11 @@ fn judge(ratios: &[f64], (probes, most): (u32, u32)) -> Option<Judged> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
     }
-    let within = |limit: f64, ratio: f64| (1.0 / limit..=limit).contains(&ratio);
-    let is_within = |ratio| within(TOLERANCE, ratio);
     let Some(found) = middle(ratios) else { return is_last.then_some(Judged::Recovers) };
+    let is_near = |ratio: f64| (1.0 / UNKNOWN..=UNKNOWN).contains(&ratio);
+    let is_known = ratios.len() < MANY || (is_near(found.low) && is_near(found.high));
     let all = 2 * most as usize;
-    // Intervals shrink with the square root of the number of ratios.
-    let at_end = (found.high / found.low).ln() / 2.0 * (ratios.len() as f64 / all as f64).sqrt();
-    let is_futile = all >= MANY && at_end > 2.0 * UNKNOWN.ln();
-    let is_known =
-        ratios.len() < MANY || (within(UNKNOWN, found.low) && within(UNKNOWN, found.high));
+    let is_futile = all >= MANY && half_width(ratios, all) > FUTILE * UNKNOWN.ln();
     match (is_within(found.low), is_within(found.high)) {
         (false, false) if is_beyond(&found) => Some(Judged::Differs),
         _ if is_last && !is_known => Some(Judged::Unknown),
@@ -345,6 +347,25 @@ fn judge(ratios: &[f64], (probes, most): (u32, u32)) -> Option<Judged> {
         (true, true) => Some(Judged::Recovers),
         _ => is_futile.then_some(Judged::Unknown),
     }
+}
+
+/// Whether a ratio of costs is small enough to be accepted.
+fn is_within(ratio: f64) -> bool {
+    (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio)
+}
+
+/// Predicts half of the width of the median's interval after `all` ratios, in log units. A normal
+/// distribution with the same quartiles has a standard deviation of their distance ÷ 1.35. The
+/// standard error of its median is 1.25 standard deviations ÷ √n. Quartiles ignore bursts in fewer
+/// than a quarter of the ratios.
+fn half_width(ratios: &[f64], all: usize) -> f64 {
+    let mut logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    logs.sort_by(f64::total_cmp);
+    let quarter = logs.len() / 4;
+    let (lower, upper) = logs.split_at(logs.len() / 2);
+    let quartiles = lower.get(quarter).zip(upper.iter().rev().nth(quarter));
+    let distance = quartiles.map_or(0.0, |(low, high)| high - low);
+    1.96 * 1.25 * distance / 1.35 / (all as f64).sqrt()
 }
 
 #[cfg(test)]
@@ -451,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_probed_to_the_limit() {
+    fn noise_is_probed_to_the_limit_or_until_more_probes_would_not_help() {
         let noisy = |mean: f64, noise: f64| {
             let mut n = 0;
             let mut slices = Slices::new(None, LIMIT);
@@ -482,6 +503,49 @@ mod tests {
         let found = middle(&ratios).expect("a ratio");
         assert_eq!((found.value, found.high), (1.0, 1.0), "{found:?}");
         assert_ne!(judge(&ratios, (6, 16)), Some(Judged::Differs));
+        // Nor do they end the probing.
+        for bursts in 1..=2 {
+            let ratios: Vec<f64> = (0..8).map(|n| if n < bursts { 2.0 } else { 1.0 }).collect();
+            assert_eq!(judge(&ratios, (4, 16)), None, "{bursts} of 8");
+        }
+    }
+
+    /// Once a length is too short, only servers that seem to differ are probed at the next length.
+    /// What shorter slices do to the others is forgotten.
+    #[test]
+    fn only_servers_that_seem_to_differ_are_probed_in_longer_slices() {
+        let mut slices = Slices::new(None, LIMIT);
+        let servers = BTreeMap::from([0, 1, 2, 3].map(|server| (server, NONE)));
+        // The first server recovers, the second differs, the third seems to, and noise hides what
+        // the fourth does.
+        let ratio = |server: usize, n: i32| match (server, n % 2) {
+            (0, _) => 1.0,
+            (1, _) => 1.2,
+            (2, 0) => 1.01,
+            (2, _) => 1.09,
+            (_, 0) => 0.7,
+            _ => 1.4,
+        };
+        let mut next = slices.next(&servers);
+        for n in 0.. {
+            if slices.length() > LENGTHS[0] {
+                break;
+            }
+            for &server in &next {
+                let of = |cpu_ns| Between {
+                    requests: 1_000,
+                    wall_ns: 1_000,
+                    cpu_ns: Some(cpu_ns),
+                    ..Between::default()
+                };
+                let cost = (1e6 * ratio(server, n)) as u64;
+                (0..2).for_each(|_| slices.probed(server, &of(cost), &of(1_000_000)));
+            }
+            next = slices.next(&servers);
+        }
+        assert_eq!(next, [1, 2]);
+        let found = |server| slices.found(server).map(|found| found.slice);
+        assert_eq!([0, 1, 2, 3].map(found), [Some(LENGTHS[0]), None, None, None]);
     }
 
     #[test]

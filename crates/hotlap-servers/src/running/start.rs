@@ -429,7 +429,7 @@ impl Starting<'_> {
                 format!("the server listens on {listening}, not on $PORT ({port})"),
                 "make the server read PORT from the environment".to_owned(),
             ),
-            true if self.network.is_open() => (
+            true if self.network.is_open() && listening.ip().is_loopback() => (
                 format!("the server listens on {listening}, which other hosts cannot reach"),
                 format!("make the server listen on $HOST ({bind}), or on all addresses"),
             ),

@@ -41,7 +41,7 @@ const SMOOTHING: usize = 9;
 /// 2) / √9 is the approximation for large samples.
 const SMOOTHED_ERROR: f64 = 0.42;
 
-/// The speed of each window from the first one on, in responses or in responses per CPU second.
+/// The speed of each window from the first one on.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Curve(pub Vec<f64>);
 

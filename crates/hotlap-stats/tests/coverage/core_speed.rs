@@ -54,7 +54,8 @@ fn add_run(
                 speeds += speed;
                 let figure = starts[server] + SLOPES[server] * speed + LAP * machine.normal();
                 let gauge = if is_related { speed } else { other } + READ * machine.normal();
-                laps.push((round, GaugedLap { server, restart, figure, gauge }));
+                let start = (server, restart);
+                laps.push((round, GaugedLap { program: server, start, figure, gauge }));
             }
         }
     }
@@ -65,12 +66,12 @@ fn add_run(
     let truth = ((SLOPES[1] - SLOPES[0]) * speeds / count).exp();
     for (found, is_adjusted) in found.iter_mut().zip([false, true]) {
         let readings = |server: usize| -> Vec<Reading> {
-            let own = laps.iter().filter(|(_, lap)| lap.server == server);
+            let own = laps.iter().filter(|(_, lap)| lap.program == server);
             let reading = |(round, lap): &(u32, GaugedLap)| {
                 let model = model.as_ref().filter(|_| is_adjusted);
                 let factor = model.map_or(1.0, |model| model.factor(server, lap.gauge));
                 let share = Share::whole(lap.figure.exp() * factor);
-                Reading { restart: lap.restart, round: *round, share }
+                Reading { restart: lap.start.1, round: *round, share }
             };
             own.map(reading).collect()
         };

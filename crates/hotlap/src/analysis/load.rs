@@ -9,7 +9,7 @@ use hotlap_stats::{
 use super::bias::{self, Unsteady};
 use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
-use crate::model::{Lap, Role, Run};
+use crate::model::{Lap, Role, Run, Server};
 
 /// A database that uses more than this share of the shared cores uses more of them than the server.
 /// Requests/s then compare the database instead of the servers. The limit is a convention.
@@ -335,14 +335,17 @@ fn shared_with_database(run: &Run) -> usize {
 /// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, and if
 /// servers use different numbers of cores, nothing is adjusted.
 fn speed(run: &Run, load: usize) -> Speed {
-    let servers = run.servers.iter().filter(|server| server.role != Role::Ceiling);
-    let cores = servers.map(|server| server.cpus.as_ref().map(|(cores, _)| *cores));
-    if run.loads[load].rate.is_some() || !have_same_cores(cores) {
+    let cores = |server: &Server| {
+        server.cpus.as_ref().map_or(run.schedule.server_cpus.len(), |(cores, _)| *cores)
+    };
+    let servers = run.servers.iter().map(|server| (server.role, cores(server)));
+    if run.loads[load].rate.is_some() || !have_same_cores(servers) {
         return Speed::default();
     }
     let counts = |lap: &&Lap| lap.load == load && run.is_main(lap) && lap.counts();
     let laps: Vec<LapFigures> = run.laps.iter().filter(counts).map(LapFigures::from).collect();
-    Speed::of(&laps, run.pool.as_ref().map_or(&[][..], |pool| &pool.node_of[..]))
+    let roles: Vec<Role> = run.servers.iter().map(|server| server.role).collect();
+    Speed::of(&laps, &roles, run.pool.as_ref().map_or(&[][..], |pool| &pool.node_of[..]))
 }
 
 /// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false

@@ -199,14 +199,14 @@ pub(super) fn needed<'a>(
 fn remedy(run: &Run, restarts: u32) -> String {
     let option = format!("--restarts {MIN_RESTARTS}");
     if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {
-        return format!("A longer --duration, or {option}, gives more.");
+        return format!("A longer --duration, or {option}, gives more restarts.");
     }
     // The time of the first start is not part of the duration.
     let first_ms = run.laps.iter().map(|lap| lap.at_ms).min().unwrap_or(0);
     let least_ms = run.took_ms as f64 / f64::from(restarts) * f64::from(MIN_RESTARTS);
     let least_s = run.schedule.needed_s.unwrap_or((least_ms - first_ms as f64) / 1e3);
     let budget = number::duration(Duration::from_secs_f64(least_s));
-    format!("A --duration of about {budget}, or {option}, gives enough.")
+    format!("A --duration of about {budget}, or {option}, gives enough restarts.")
 }
 
 /// States how a server compares with another. The sentence always starts with the server, so that

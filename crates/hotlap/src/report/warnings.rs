@@ -257,7 +257,7 @@ fn steadying(found: &Unsteady) -> &'static str {
              instead. Such a run has figures, but no verdict."
         }
         Unsteady::Changing { change, .. } if *change < 0.0 => {
-            "A longer --duration with --restarts 3 gives it more time."
+            "With --restarts 3 and a longer --duration, the server gets more time in each restart."
         }
         Unsteady::Changing { .. } => "Look for a leak or for a cache that fills up.",
     }

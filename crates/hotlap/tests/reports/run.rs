@@ -260,7 +260,8 @@ fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
     };
     insta::assert_snapshot!(told(0.6), @"
     Note: app was still warming up: its CPU per request fell by 37% within a restart, to 26.2 µs in the last laps. Such a
-    server has no verdict and no rank. A longer --duration with --restarts 3 gives it more time.
+    server has no verdict and no rank. With --restarts 3 and a longer --duration, the server gets more time in each
+    restart.
     ");
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
 }

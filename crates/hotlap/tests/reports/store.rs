@@ -68,8 +68,9 @@ fn how_a_server_started_last_is_known() {
         hold(&scene, Some(Store::open(&path).unwrap()));
     }
     let store = Store::open(&path).unwrap();
-    let (start, slices_ms) = store.first_start("node/http:cluster").unwrap().unwrap();
-    assert_eq!(slices_ms, [20.0]);
+    let last = store.first_start("node/http:cluster").unwrap().unwrap();
+    assert_eq!((last.slices_ms, last.probed), (vec![20.0], vec![]));
+    let start = last.start;
     assert_eq!((start.restart, start.ready.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
     assert_eq!(store.first_start("nobody").unwrap(), None);
 }

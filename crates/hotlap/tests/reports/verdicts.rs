@@ -119,7 +119,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     No request errors. More figures: --details
 
     A verdict needs at least 3 restarts of each server with laps that count, but this run has 2. A
-    --duration of about 80s, or --restarts 3, gives enough.
+    --duration of about 80s, or --restarts 3, gives enough restarts.
     ");
     // A run that announced a duration names the same duration again.
     run.schedule.needed_s = Some(110.0);

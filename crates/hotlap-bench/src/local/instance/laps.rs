@@ -11,11 +11,11 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::running::Sample;
 use hotlap_servers::verify::LIMIT;
 
-use super::super::slices::{AWAKE, LONG_FREEZE, lead_in, spread_lead_in};
+use super::super::slices::{AWAKE, lead_in, spread_lead_in};
 use super::{Between, Held, Instance, Trouble};
 use crate::lap::{Contribution, Lap, LapKind, Usage, Violation};
 use crate::participant::Load;
-use crate::runner::TrialWindow;
+use crate::runner::{LONG_FREEZE, TrialWindow};
 use crate::validity;
 
 /// The longest time that a single request takes on an idle server. The limit is longer for a server

@@ -106,6 +106,8 @@ struct Burst {
     load: Between,
     /// CPU time in the pause, as a share of the CPU time in the burst.
     background: f64,
+    /// The factor by which slow cores raised the cost.
+    slowness: f64,
 }
 
 impl Burst {
@@ -117,7 +119,7 @@ impl Burst {
     /// time is unknown.
     fn cost_ns(&self) -> f64 {
         let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
-        self.load.cost_ns().unwrap_or_else(wall_ns) / self.load.slowness()
+        self.load.cost_ns().unwrap_or_else(wall_ns) / self.slowness
     }
 
     /// The burst's requests/s, repeated for each window that the burst lasted.
@@ -138,7 +140,8 @@ fn length(windows: &[Between]) -> Duration {
     WARM_WINDOW * u32::try_from(windows.len()).unwrap_or(u32::MAX)
 }
 
-/// The median cost of the last bursts, in nanoseconds. `None` if there are too few bursts.
+/// The median cost of the last bursts at the usual speed of the cores, in nanoseconds. `None` if
+/// there are too few bursts.
 fn level_ns(bursts: &[Burst]) -> Option<f64> {
     let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
@@ -287,7 +290,8 @@ impl Instance {
             // Use responses per CPU time, if known, because other programs on the server's cores do
             // not distort this figure. The gauge shows what other machines on the host do.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
-            let speed = window.requests as f64 * window.slowness() / spent_ns.max(1) as f64;
+            let slowness = window.slowness(&self.run.usual_call_ns);
+            let speed = window.requests as f64 * slowness / spent_ns.max(1) as f64;
             let state = detector.push(speed);
             let is_done = !compiles || at_work.is_done(self.compiler());
             if let SteadyState::Settled { since: from, class: how } = state
@@ -373,7 +377,8 @@ impl Instance {
         }
         let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
         let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
-        Ok(Burst { load: under_load, background })
+        let slowness = under_load.slowness(&self.run.usual_call_ns);
+        Ok(Burst { load: under_load, background, slowness })
     }
 }
 
@@ -394,6 +399,10 @@ fn alone(windows: &[Between]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
+    use hotlap_observe::Gauged;
+
     use super::*;
 
     #[test]
@@ -414,7 +423,7 @@ mod tests {
             wall_ns: 300_000_000,
             ..Between::default()
         };
-        costs_us.iter().map(|&us| Burst { load: load(us), background }).collect()
+        costs_us.iter().map(|&us| Burst { load: load(us), background, slowness: 1.0 }).collect()
     }
 
     #[test]
@@ -428,7 +437,26 @@ mod tests {
         assert!(are_steady(&one), "a single disturbance");
         one[6].background = 0.2;
         assert!(!are_steady(&one));
+        let mut slow = bursts(&[60, 60, 60, 50, 50, 50], 0.01);
+        assert!(!are_steady(&slow));
+        slow.iter_mut().take(3).for_each(|burst| burst.slowness = 1.2);
+        assert!(are_steady(&slow), "the cores were slow at first");
         assert!(are_steady(&bursts(&[600, 300, 60, 60, 61, 60, 62, 60], 0.0)));
+    }
+
+    #[test]
+    fn slow_cores_are_known_from_the_gauge() {
+        let window = |ns, cpu_ns| Between {
+            cpu_ns,
+            gauged: Some(Gauged { calls: 1, ns }),
+            ..Between::default()
+        };
+        let usual_ns = OnceLock::new();
+        let factors = [(80, Some(1)), (320, Some(1)), (320, None)]
+            .map(|(ns, cpu_ns)| window(ns, cpu_ns).slowness(&usual_ns));
+        assert_eq!(factors, [1.0, 8.0, 1.0]);
+        let without = Between { gauged: None, ..window(320, Some(1)) };
+        assert_eq!(without.slowness(&usual_ns), 1.0, "an observed server has no gauge");
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         // The message does not repeat the value, which may be a secret.
         let Some((name, value)) = header.split_once(':') else {
             return usage(format!(
-                "a header has no colon ({} characters): write 'Name: value'",
+                "a header of {} characters has no colon: write 'Name: value'",
                 header.chars().count()
             ));
         };

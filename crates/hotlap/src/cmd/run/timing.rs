@@ -10,8 +10,8 @@ use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
 use super::participants::is_named;
-use crate::model::{Question, Run, Warmup};
-use crate::store::Store;
+use crate::model::{Probed, Question, Run, Warmup};
+use crate::store::{LastStart, Store};
 use crate::text::number::plural;
 
 /// The measuring time without `--duration`. A row is one server under one load. Control and ceiling
@@ -86,9 +86,14 @@ pub fn level_for(experiment: &Experiment) -> Duration {
 }
 
 /// Returns what the forecast assumes about a server under a load. The assumption is based on the
-/// warm-up and the slice length of the server's last run. Returns `None` if the warm-up ended
-/// without responses.
-fn expected_load(load: &Load, warmup: &Warmup, slice_ms: f64) -> Option<ExpectedLoad> {
+/// warm-up and the slice length of the server's last run. `recovers` is whether the server needed
+/// no longer slices. Returns `None` if the warm-up ended without responses.
+fn expected_load(
+    load: &Load,
+    warmup: &Warmup,
+    slice_ms: f64,
+    recovers: bool,
+) -> Option<ExpectedLoad> {
     let rate = warmup.curve.last().filter(|rate| **rate > 0.0)?;
     let slice = Duration::from_secs_f64(slice_ms / 1e3);
     // With few connections up, the service time computed from the rate would be too long.
@@ -96,7 +101,7 @@ fn expected_load(load: &Load, warmup: &Warmup, slice_ms: f64) -> Option<Expected
     Some(ExpectedLoad {
         warm_up: Duration::from_secs_f64(warmup.window_ms * warmup.curve.len() as f64 / 1e3),
         service: service.min(longest_service(slice)),
-        recovers: slice <= LENGTHS[0],
+        recovers,
     })
 }
 
@@ -106,7 +111,7 @@ pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
     let expected = |participant: &Participant| {
         // The forecast is only an estimate, so errors of the store are not reported.
         let last = store.and_then(|store| store.first_start(&participant.name).ok()?);
-        let ready_ms = last.as_ref().and_then(|(start, _)| start.ready.ready_ms);
+        let ready_ms = last.as_ref().and_then(|last| last.start.ready.ready_ms);
         let ready = match &last {
             Some(_) => Duration::from_secs_f64(ready_ms.unwrap_or(0.0) / 1e3),
             None => FIRST_START.0,
@@ -117,9 +122,13 @@ pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
             recovers: participant.role == Role::Ceiling,
         };
         let load = |(number, load): (usize, &Load)| {
-            let (start, slices_ms) = last.as_ref()?;
+            let LastStart { start, slices_ms, probed } = last.as_ref()?;
             let warmup = start.warmups.iter().find(|warmup| warmup.load == number)?;
-            expected_load(load, warmup, *slices_ms.get(number)?)
+            // Only a server that costs more or less in short slices is probed in longer ones.
+            let is_own = |own: &&Probed| own.participant == start.server && own.load == number;
+            let shortest_ms = LENGTHS[0].as_secs_f64() * 1e3;
+            let recovers = probed.iter().filter(is_own).all(|own| own.slice_ms <= shortest_ms);
+            expected_load(load, warmup, *slices_ms.get(number)?, recovers)
         };
         let loads = experiment.loads.iter().enumerate();
         Expected { ready, loads: loads.map(|own| load(own).unwrap_or(usual)).collect() }

@@ -450,8 +450,10 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let x = Axis::over(&parameter, plain, measured().map(|p| p.x));
     Some(Chart {
         title: "Scaling".to_owned(),
-        note: "Requests/s under each load. Dotted: proportional growth from the smallest load."
-            .to_owned(),
+        note: format!(
+            "Requests/s over {parameter}. The dotted line shows growth in proportion from the \
+             first point."
+        ),
         x,
         y: Vertical::Axis(y),
         series,
