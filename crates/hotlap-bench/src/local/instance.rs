@@ -322,8 +322,8 @@ impl Between {
         })
     }
 
-    /// Returns the factor by which slow cores raised a usual server's cost. The gauge's system calls
-    /// usually take `usual_call_ns`, which the first window sets. Without a gauge, and if the CPU
+    /// Returns the factor by which slow cores raised a usual server's cost. The first window sets
+    /// `usual_call_ns`, the usual time of the gauge's system calls. Without a gauge, and if the CPU
     /// time is unknown, the factor is 1.
     fn slowness(&self, usual_call_ns: &OnceLock<f64>) -> f64 {
         let gauged = self.cpu_ns.and(self.gauged);
