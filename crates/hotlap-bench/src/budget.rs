@@ -69,8 +69,8 @@ pub struct Budget {
     /// The valid laps at saturation or at the load's own rate, by load.
     laps: Vec<Vec<LapFigures>>,
     out: Vec<bool>,
-    /// Whether the report may have other ratios than [`Self::comparisons`]. Either the CPU time of
-    /// a server is unknown, or probes proved that slices change what a server costs.
+    /// Whether the ratios in the report may differ from [`Self::comparisons`]. Either the CPU time
+    /// of a server is unknown, or probes proved that slices change what a server costs.
     is_provisional: bool,
     /// Whether the run went on because it seemed to have time for a verdict.
     promises_verdict: bool,
@@ -454,11 +454,11 @@ impl Budget {
         compared
     }
 
-    /// How the figures under a load depend on the speed of the cores. At a fixed rate, and if
+    /// How the figures under a load depend on the speed of the cores. At a fixed rate, or if
     /// servers use different numbers of cores, nothing is adjusted.
     fn speed(&self, load: usize) -> Speed {
         let Experiment { participants, loads, .. } = &self.experiment;
-        // All servers without a number of their own have the same number.
+        // All servers without their own number of cores have the same number.
         let servers = participants.iter().map(|own| (own.role, own.cpus.unwrap_or(0)));
         if loads[load].rate.is_some() || !have_same_cores(servers) {
             return Speed::default();
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(ran(60, 9), (4, 59));
         assert_eq!(ran(60, 26), (3, 78));
         assert_eq!(ran(40, 16), (3, 54));
-        assert_eq!(ran(60, 60), (2, 76), "half of the budget more is not enough");
+        assert_eq!(ran(60, 60), (2, 76), "adding half of the budget is not enough");
     }
 
     /// Regression: the plan left out the warm-ups of later rounds, so the first restarts got so

@@ -183,10 +183,10 @@ impl Schedule<'_> {
     }
 
     /// Warms up the remaining servers under a load, in random order, and settles the load's slice
-    /// length. Servers that took longer than [`LONG_FREEZE`] last time come first, so that the
-    /// others are not frozen for as long. Unless `all`, servers that are not measured in this round
-    /// are left out. Returns the time that the warm-up of each participant will probably take after
-    /// the next start.
+    /// length. Servers whose last warm-up took [`LONG_FREEZE`] or longer come first, so that fewer
+    /// warm servers are frozen for that long. Unless `all`, servers that are not measured in this
+    /// round are left out. Returns the time that the warm-up of each participant will probably
+    /// take after the next start.
     fn warm_up(
         &mut self,
         place: Place,
@@ -696,7 +696,8 @@ pub(crate) mod tests {
         assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
     }
 
-    /// Regression: the others were frozen for so long that each had to be loaded again.
+    /// Regression: a long warm-up froze the other servers for so long that each had to be loaded
+    /// again.
     #[test]
     fn a_long_warm_up_comes_first_once_it_is_known() {
         let mut scripts = three();
@@ -823,7 +824,7 @@ pub(crate) mod tests {
     /// Regression: on cores of changing speed, a run never ended early, although its report had
     /// precise figures.
     #[test]
-    fn a_run_ends_early_by_its_figures_at_the_mean_speed_of_the_cores() {
+    fn a_run_ends_early_by_figures_adjusted_for_the_speed_of_the_cores() {
         let budget = Duration::from_secs(120);
         let plain = Experiment { budget, ..experiment(None, None) };
         let precise = Experiment { precision: Some(0.01), ..plain.clone() };

@@ -109,7 +109,7 @@ pub struct Scripted {
     pub probes: u32,
     /// The results of the probes.
     pub found: Vec<Probed>,
-    /// Whether a gauge shows that the wobble of a lap's cost is the speed of the core.
+    /// Whether each lap has a gauge. The gauge then attributes the wobble of the cost to the core.
     pub has_gauge: bool,
     /// The rate, in requests/s, from which the generator is late in trials.
     pub late_from: Option<f64>,

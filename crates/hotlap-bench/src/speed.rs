@@ -80,7 +80,7 @@ pub struct Speed {
 impl Speed {
     /// Fits how the figures of laps under one load depend on the speed of the cores. `roles` has
     /// the role of each server. In a pool, `node_of` has the node of each restart. Without a pool,
-    /// it is empty. Nothing is adjusted if a server has too few gauges.
+    /// `node_of` is empty. Nothing is adjusted if a server has a gauge in too few laps.
     pub fn of(laps: &[LapFigures], roles: &[Role], node_of: &[u32]) -> Self {
         let programs = (0..roles.len()).map(|server| program(roles.iter().copied(), server));
         let mut speed =
@@ -156,8 +156,8 @@ impl Speed {
     }
 }
 
-/// Whether each server has enough gauges. Otherwise, the ratio of an adjusted server to one that is
-/// not adjusted would change with the speed of the cores.
+/// Whether each server has a gauge in enough laps. Otherwise, the ratio of an adjusted server to
+/// one that is not adjusted would change with the speed of the cores.
 fn are_gauged(laps: &[LapFigures]) -> bool {
     let mut gauged = BTreeMap::<usize, (usize, usize)>::new();
     for lap in laps {
@@ -168,9 +168,9 @@ fn are_gauged(laps: &[LapFigures]) -> bool {
     gauged.values().all(|(with, of)| *with as f64 >= GAUGED * *of as f64)
 }
 
-/// Whether the gauges of servers can be compared: all of them use the same number of cores. The
-/// number of the ceiling's cores does not matter, because it is not compared. The control has the
-/// cores of the reference.
+/// Whether the gauges of servers can be compared, because all servers use the same number of
+/// cores. The ceiling may use another number, because the ceiling is not compared. The control has
+/// the cores of the reference.
 pub fn have_same_cores(servers: impl IntoIterator<Item = (Role, usize)>) -> bool {
     let is_compared = |role| matches!(role, Role::Plain | Role::Reference);
     let mut cores = servers.into_iter().filter(|(role, _)| is_compared(*role)).map(|own| own.1);

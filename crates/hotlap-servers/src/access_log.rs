@@ -262,15 +262,15 @@ impl LogReader {
             _ if of == 0 => (None, "the log is empty".to_owned()),
             Some((line, Cause::NoTime)) if lines == of => {
                 let what = format!(
-                    "no line can be sent (of {of}): this one has no time. --replay order needs no \
-                     times"
+                    "no line can be sent ({of} in all): this line has no time. --replay order \
+                     needs no times"
                 );
                 (Some(line), what)
             }
             Some((line, cause)) if lines == of => {
                 let what = format!(
-                    "no line can be sent (of {of}): this one {cause}. hotlap reads the Common and \
-                     the Combined Log Format, and the JSON of Caddy and nginx"
+                    "no line can be sent ({of} in all): this line {cause}. hotlap reads the \
+                     Common and the Combined Log Format, and the JSON of Caddy and nginx"
                 );
                 (Some(line), what)
             }
@@ -598,7 +598,7 @@ mod tests {
         let error = |log: &[u8], replay| parse(log, replay).unwrap_err();
         let (line, what) = error(b"\n\xff\xfe\0garbage\n{}\n", LINES);
         assert_eq!(line, Some(2));
-        let expected = "no line can be sent (of 2): this one is neither in the Common or Combined";
+        let expected = "no line can be sent (2 in all): this line is neither in the Common or";
         assert!(what.starts_with(expected), "{what}");
         assert_eq!(error(b"\n\n", LINES), (None, "the log is empty".to_owned()));
         assert!(error(b"\x1f\x8b\x08", LINES).1.contains("compressed"));
@@ -608,7 +608,7 @@ mod tests {
         let (line, what) = error(br#"{"request":"GET / HTTP/1.1","status":200}"#, timed);
         assert_eq!(line, Some(1));
         let expected =
-            "no line can be sent (of 1): this one has no time. --replay order needs no times";
+            "no line can be sent (1 in all): this line has no time. --replay order needs no times";
         assert_eq!(what, expected);
         let missing = read(Path::new("/none/access.log"), LINES).unwrap_err().to_string();
         assert!(missing.starts_with("/none/access.log: cannot read it: "), "{missing}");

@@ -72,7 +72,7 @@ impl CoreSpeed {
                 None => rest.extend(laps),
             }
         }
-        // Programs with few laps have one slope together.
+        // Programs with few laps have one slope together, which counts only toward the mean.
         let slopes: Vec<Slope> = own.values().copied().chain(Slope::of(&rest)).collect();
         let (fixed, precision) = mean(&slopes, 0.0)?;
         let df: usize = slopes.iter().map(|slope| slope.df).sum();

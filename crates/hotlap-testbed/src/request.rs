@@ -224,7 +224,7 @@ impl Reply {
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         let head: &[u8] = match self {
-            // Nearly all responses are this one, so it is copied at once.
+            // Nearly all responses are this one, so it is copied in one piece.
             Self::Greeting if !close => {
                 return out.extend_from_slice(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n\

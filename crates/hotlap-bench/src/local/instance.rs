@@ -94,7 +94,7 @@ pub(super) struct Conditions {
     pub began: Instant,
     /// Whether the user has interrupted the run.
     pub stop: Arc<AtomicBool>,
-    /// The time of the gauge's system call in the first window of the run, in nanoseconds.
+    /// The mean time of the gauge's system calls in the first window of the run, in nanoseconds.
     pub usual_call_ns: OnceLock<f64>,
 }
 
@@ -267,8 +267,8 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
-/// By how many per cent a usual server's cost rises if the gauge's system calls take 1% longer. On
-/// a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
+/// By how many per cent a typical server's cost rises if the gauge's system calls take 1% longer.
+/// On a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
 const USUAL_SLOPE: f64 = 1.5;
 
 /// What happened between two samples, or the sum of several such pairs.
@@ -322,9 +322,9 @@ impl Between {
         })
     }
 
-    /// Returns the factor by which slow cores raised a usual server's cost. The first window sets
-    /// `usual_call_ns`, the usual time of the gauge's system calls. Without a gauge, and if the CPU
-    /// time is unknown, the factor is 1.
+    /// Returns the factor by which slow cores raised a typical server's cost. The first window
+    /// sets `usual_call_ns`, the usual time of the gauge's system calls. Without a gauge, or if
+    /// the CPU time is unknown, the factor is 1.
     fn slowness(&self, usual_call_ns: &OnceLock<f64>) -> f64 {
         let gauged = self.cpu_ns.and(self.gauged);
         gauged.and_then(Gauged::mean_ns).map_or(1.0, |call_ns| {

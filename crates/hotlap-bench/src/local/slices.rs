@@ -43,8 +43,8 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 /// 5%, so the median of the probes does not show this effect (docs/lab-notebook.md).
 const UNKNOWN: f64 = 1.05;
 
-/// Probing ends early if the interval after the last probe would extend this many times as far as
-/// to [`UNKNOWN`].
+/// Probing ends early if the interval after the last probe would be too wide. The limit for half
+/// of its predicted width is this many times the logarithm of [`UNKNOWN`].
 const FUTILE: f64 = 1.5;
 
 /// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine
@@ -139,8 +139,8 @@ enum Stage {
     Settled,
 }
 
-/// Programs that are not probed at the current length. Their cost is unknown, they recover within
-/// the length, or probes at a shorter length gave no reason to suspect them.
+/// Programs that are not probed any further at the current length. Their cost is unknown, they
+/// recover within the length, or they did not seem to cost more or less at a shorter length.
 type Passed = BTreeSet<usize>;
 
 /// What probes at one length say about a program.
@@ -249,7 +249,8 @@ impl Slices {
                 servers.keys().copied().filter(|server| !passed.contains(server)).collect();
             let longer = LENGTHS.into_iter().find(|length| *length > self.length);
             if let Some(longer) = longer.filter(|_| is_too_short) {
-                // Other results say nothing about longer slices.
+                // A server that recovers also recovers in longer slices. Other results say nothing
+                // about longer slices.
                 self.found.retain(|server, _| passed.contains(server));
                 self.length = longer;
                 let others = servers.keys().filter(|server| !suspects.contains(server));
@@ -327,8 +328,8 @@ fn most_probes(length: Duration, limit: Duration) -> u32 {
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Returns what the cost ratios of a program say, after this many of at most `most` probes in both
-/// orders. `None` if the ratios do not decide yet and more probes are possible.
+/// Judges a program by its cost ratios, after `probes` of at most `most` probes in both orders.
+/// Returns `None` if the ratios do not decide yet and more probes are possible.
 fn judge(ratios: &[f64], (probes, most): (u32, u32)) -> Option<Judged> {
     let is_last = probes >= most;
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
@@ -349,15 +350,15 @@ fn judge(ratios: &[f64], (probes, most): (u32, u32)) -> Option<Judged> {
     }
 }
 
-/// Whether a ratio of costs is small enough to be accepted.
+/// Whether a ratio of costs is close enough to 1 to be accepted.
 fn is_within(ratio: f64) -> bool {
     (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio)
 }
 
-/// Predicts half of the width of the median's interval after `all` ratios, in log units. A normal
-/// distribution with the same quartiles has a standard deviation of their distance ÷ 1.35. The
-/// standard error of its median is 1.25 standard deviations ÷ √n. Quartiles ignore bursts in fewer
-/// than a quarter of the ratios.
+/// Predicts half of the width of the median's interval after `all` ratios, in log units. In a
+/// normal distribution, the standard deviation is the distance between the quartiles ÷ 1.35. The
+/// standard error of the median is 1.25 standard deviations ÷ √n. Quartiles ignore bursts in up to
+/// a quarter of the ratios.
 fn half_width(ratios: &[f64], all: usize) -> f64 {
     let mut logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     logs.sort_by(f64::total_cmp);
@@ -511,7 +512,7 @@ mod tests {
     }
 
     /// Once a length is too short, only servers that seem to differ are probed at the next length.
-    /// What shorter slices do to the others is forgotten.
+    /// The results at the shorter length are dropped, except for servers that recover.
     #[test]
     fn only_servers_that_seem_to_differ_are_probed_in_longer_slices() {
         let mut slices = Slices::new(None, LIMIT);

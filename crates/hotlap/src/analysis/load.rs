@@ -332,7 +332,7 @@ fn shared_with_database(run: &Run) -> usize {
     }
 }
 
-/// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, and if
+/// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, or if
 /// servers use different numbers of cores, nothing is adjusted.
 fn speed(run: &Run, load: usize) -> Speed {
     let cores = |server: &Server| {

@@ -196,7 +196,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
     let (server, seen) = recorder();
     let url = server.url();
     for (log, words, expected) in [
-        ("\n\0\n", "load", "access.log:2: no line can be sent (of 1): this one is neither"),
+        ("\n\0\n", "load", "access.log:2: no line can be sent (1 in all): this line is neither"),
         ("\n", "run", "access.log: the log is empty"),
         (LOG, "load --body x", "cannot be used with"),
         (LOG, "load --replay times -R 5", "leave out --rate"),

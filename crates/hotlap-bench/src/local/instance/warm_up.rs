@@ -288,7 +288,7 @@ impl Instance {
             windows.push(window);
             watch(per_second(&window));
             // Use responses per CPU time, if known, because other programs on the server's cores do
-            // not distort this figure. The gauge shows what other machines on the host do.
+            // not distort this figure. The gauge corrects the figure for slow cores.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let slowness = window.slowness(&self.run.usual_call_ns);
             let speed = window.requests as f64 * slowness / spent_ns.max(1) as f64;

@@ -451,8 +451,8 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     Some(Chart {
         title: "Scaling".to_owned(),
         note: format!(
-            "Requests/s over {parameter}. The dotted line shows growth in proportion from the \
-             first point."
+            "Requests/s over {parameter}. Each dotted line shows proportional growth from a \
+             server's first point."
         ),
         x,
         y: Vertical::Axis(y),
