@@ -15,7 +15,7 @@ use crate::experiment::{Experiment, Growth, Over, Place};
 use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
 use crate::runner::Probed;
-use crate::speed::{LapFigures, Speed, have_same_cores};
+use crate::speed::{LapFigures, Speed};
 
 /// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
 /// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
@@ -166,12 +166,13 @@ impl Budget {
     /// Half of the slowest server's throughput, in requests/s: a rate that all can sustain.
     pub fn common_rate(&self) -> Option<f64> {
         let laps = &self.laps[self.experiment.closed_loop()?];
-        let rates = |server| laps.iter().filter(move |lap| lap.server == server);
+        let rates = |server| -> Vec<f64> {
+            let own = laps.iter().filter(|lap| lap.server == server);
+            own.filter_map(|lap| lap.rate.value()).collect()
+        };
         (0..self.out.len())
             .filter(|server| !self.out[*server])
-            .filter_map(|server| {
-                median(&rates(server).filter_map(|lap| lap.rate.value()).collect::<Vec<_>>())
-            })
+            .filter_map(|server| median(&rates(server)))
             .filter(|rate| *rate > 0.0)
             .min_by(f64::total_cmp)
             .map(|rate| rate / 2.0)
@@ -448,23 +449,22 @@ impl Budget {
                 }
                 readings(own().filter_map(|lap| Some(reading(lap, speed.cost_share(*lap)?))))
             };
-            let servers = (0..participants.len()).filter(is_compared);
-            compared.extend(servers.map(|server| pairs(&of(server), &of(reference))));
+            let (servers, reference) = ((0..participants.len()).filter(is_compared), of(reference));
+            compared.extend(servers.map(|server| pairs(&of(server), &reference)));
         }
         compared
     }
 
-    /// How the figures under a load depend on the speed of the cores. At a fixed rate, or if
-    /// servers use different numbers of cores, nothing is adjusted.
+    /// How the figures under a load depend on the speed of the cores. At a fixed rate, nothing is
+    /// adjusted.
     fn speed(&self, load: usize) -> Speed {
         let Experiment { participants, loads, .. } = &self.experiment;
-        // All servers without their own number of cores have the same number.
-        let servers = participants.iter().map(|own| (own.role, own.cpus.unwrap_or(0)));
-        if loads[load].rate.is_some() || !have_same_cores(servers) {
+        if loads[load].rate.is_some() {
             return Speed::default();
         }
-        let roles: Vec<Role> = participants.iter().map(|own| own.role).collect();
-        Speed::of(&self.laps[load], &roles, &[])
+        // All servers without their own number of cores have the same number.
+        let servers = participants.iter().map(|own| (own.role, own.cpus.unwrap_or(0)));
+        Speed::of(&self.laps[load], &servers.collect::<Vec<_>>(), &[])
     }
 }
 

@@ -183,10 +183,10 @@ impl Schedule<'_> {
     }
 
     /// Warms up the remaining servers under a load, in random order, and settles the load's slice
-    /// length. Servers whose last warm-up took [`LONG_FREEZE`] or longer come first, so that fewer
-    /// warm servers are frozen for that long. Unless `all`, servers that are not measured in this
-    /// round are left out. Returns the time that the warm-up of each participant will probably
-    /// take after the next start.
+    /// length. Servers whose last warm-up took longer than [`LONG_FREEZE`] come first, so that
+    /// fewer warm servers are frozen for that long. Unless `all`, servers that are not measured in
+    /// this round are left out. Returns the time that the warm-up of each participant will
+    /// probably take after the next start.
     fn warm_up(
         &mut self,
         place: Place,
@@ -196,9 +196,7 @@ impl Schedule<'_> {
         let mut again = Vec::new();
         let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());
         order.retain(|participant| all || self.takes_part(*participant, place));
-        order.sort_by_key(|participant| {
-            Reverse(Some(self.warmed[*participant][load]).filter(|took| *took >= LONG_FREEZE))
-        });
+        order.sort_by_key(|participant| Reverse(self.warmed[*participant][load].max(LONG_FREEZE)));
         for &participant in &order {
             if self.running[participant] {
                 self.go_on()?;

@@ -78,14 +78,16 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// Fits how the figures of laps under one load depend on the speed of the cores. `roles` has
-    /// the role of each server. In a pool, `node_of` has the node of each restart. Without a pool,
-    /// `node_of` is empty. Nothing is adjusted if a server has a gauge in too few laps.
-    pub fn of(laps: &[LapFigures], roles: &[Role], node_of: &[u32]) -> Self {
-        let programs = (0..roles.len()).map(|server| program(roles.iter().copied(), server));
+    /// Fits how the figures of laps under one load depend on the speed of the cores. `servers` has
+    /// each server's role and number of cores. In a pool, `node_of` has the node of each restart.
+    /// Without a pool, `node_of` is empty. Nothing is adjusted if servers use different numbers of
+    /// cores, or if a server has a gauge in too few laps.
+    pub fn of(laps: &[LapFigures], servers: &[(Role, usize)], node_of: &[u32]) -> Self {
+        let roles = || servers.iter().map(|(role, _)| *role);
+        let programs = (0..servers.len()).map(|server| program(roles(), server));
         let mut speed =
             Self { node_of: node_of.to_vec(), programs: programs.collect(), ..Self::default() };
-        if !are_gauged(laps) {
+        if !have_same_cores(servers) || !are_gauged(laps) {
             return speed;
         }
         let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
@@ -171,9 +173,9 @@ fn are_gauged(laps: &[LapFigures]) -> bool {
 /// Whether the gauges of servers can be compared, because all servers use the same number of
 /// cores. The ceiling may use another number, because the ceiling is not compared. The control has
 /// the cores of the reference.
-pub fn have_same_cores(servers: impl IntoIterator<Item = (Role, usize)>) -> bool {
+fn have_same_cores(servers: &[(Role, usize)]) -> bool {
     let is_compared = |role| matches!(role, Role::Plain | Role::Reference);
-    let mut cores = servers.into_iter().filter(|(role, _)| is_compared(*role)).map(|own| own.1);
+    let mut cores = servers.iter().filter(|(role, _)| is_compared(*role)).map(|own| own.1);
     let first = cores.next();
     cores.all(|cores| Some(cores) == first)
 }

@@ -224,7 +224,7 @@ impl Slices {
         }
         if let Stage::Probing { probes, servers: probed, passed } = &mut self.stage {
             let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
-            probed.retain(|server, _| servers.contains_key(server));
+            probed.retain(|server, _| servers.contains_key(server) && !passed.contains(server));
             for (server, ratios) in &*probed {
                 if let Some((ratio, rate)) = middle(&ratios.costs).zip(middle(&ratios.rates)) {
                     self.found.insert(*server, Found { slice: self.length, ratio, rate });
@@ -410,6 +410,16 @@ mod tests {
         }
     }
 
+    /// Returns a stretch of a thousand requests that cost this much each.
+    fn costing(cost_ns: f64) -> Between {
+        Between {
+            requests: 1_000,
+            wall_ns: 1_000,
+            cpu_ns: Some((cost_ns * 1e3) as u64),
+            ..Between::default()
+        }
+    }
+
     /// Returns the chosen length in milliseconds, and the number of probes of each server, for
     /// servers with these cost ratios at each length.
     fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
@@ -427,13 +437,7 @@ mod tests {
                     // The noise of ± 2% differs between servers.
                     let noise = 1.0 + 0.01 * f64::from((step * 7 + n * 3 + server as i32) % 5 - 2);
                     let cost = 5_000.0 * ratio(server, slices.length().as_millis()) * noise;
-                    let of = |cost_ns: f64| Between {
-                        requests: 1_000,
-                        wall_ns: 1_000,
-                        cpu_ns: Some((cost_ns * 1e3) as u64),
-                        ..Between::default()
-                    };
-                    slices.probed(server, &of(cost), &of(5_000.0));
+                    slices.probed(server, &costing(cost), &costing(5_000.0));
                 }
             }
         }
@@ -482,10 +486,7 @@ mod tests {
                 for _ in 0..2 {
                     n += 1;
                     let ratio = mean * if n % 2 == 0 { 1.0 + noise } else { 1.0 - noise };
-                    let of =
-                        |cpu_ns| Between { requests: 1, wall_ns: 1, cpu_ns, ..Between::default() };
-                    let (within, after) = (of(Some((1e6 * ratio) as u64)), of(Some(1_000_000)));
-                    slices.probed(server, &within, &after);
+                    slices.probed(server, &costing(1e6 * ratio), &costing(1e6));
                 }
             }
             (slices.length().as_millis(), n)
@@ -533,14 +534,8 @@ mod tests {
                 break;
             }
             for &server in &next {
-                let of = |cpu_ns| Between {
-                    requests: 1_000,
-                    wall_ns: 1_000,
-                    cpu_ns: Some(cpu_ns),
-                    ..Between::default()
-                };
-                let cost = (1e6 * ratio(server, n)) as u64;
-                (0..2).for_each(|_| slices.probed(server, &of(cost), &of(1_000_000)));
+                let cost = costing(1e6 * ratio(server, n));
+                (0..2).for_each(|_| slices.probed(server, &cost, &costing(1e6)));
             }
             next = slices.next(&servers);
         }

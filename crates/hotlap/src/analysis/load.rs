@@ -1,6 +1,6 @@
 //! Measures, compares and ranks the servers under one load.
 
-use hotlap_bench::speed::{LapFigures, Speed, have_same_cores};
+use hotlap_bench::speed::{LapFigures, Speed};
 use hotlap_stats::{
     Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, OddStarts,
     Reading, Verdict, pairs, ranks, totals,
@@ -332,20 +332,20 @@ fn shared_with_database(run: &Run) -> usize {
     }
 }
 
-/// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, or if
-/// servers use different numbers of cores, nothing is adjusted.
+/// Fits how the figures under a load depend on the speed of the cores. At a fixed rate, nothing is
+/// adjusted.
 fn speed(run: &Run, load: usize) -> Speed {
+    if run.loads[load].rate.is_some() {
+        return Speed::default();
+    }
     let cores = |server: &Server| {
         server.cpus.as_ref().map_or(run.schedule.server_cpus.len(), |(cores, _)| *cores)
     };
     let servers = run.servers.iter().map(|server| (server.role, cores(server)));
-    if run.loads[load].rate.is_some() || !have_same_cores(servers) {
-        return Speed::default();
-    }
     let counts = |lap: &&Lap| lap.load == load && run.is_main(lap) && lap.counts();
     let laps: Vec<LapFigures> = run.laps.iter().filter(counts).map(LapFigures::from).collect();
-    let roles: Vec<Role> = run.servers.iter().map(|server| server.role).collect();
-    Speed::of(&laps, &roles, run.pool.as_ref().map_or(&[][..], |pool| &pool.node_of[..]))
+    let node_of = run.pool.as_ref().map_or(&[][..], |pool| &pool.node_of[..]);
+    Speed::of(&laps, &servers.collect::<Vec<_>>(), node_of)
 }
 
 /// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false

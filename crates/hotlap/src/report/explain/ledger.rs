@@ -210,8 +210,8 @@ pub(super) fn micros(us: f64) -> String {
     grouped(us, if us < 0.995 { 2 } else { 1 })
 }
 
-/// Returns one row for all functions without a row of their own. Their cost is the rest of the
-/// group's cost.
+/// Returns one row for all functions that are not shown. Their cost is the rest of the group's
+/// cost.
 fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<LedgerRow> {
     if count == 0 {
         return None;
