@@ -32,18 +32,19 @@ const MIN_FOR_LINE: usize = 3;
 /// a new line is fitted for each window.
 const LONGEST_LINE: usize = 100;
 
-/// Noise hides a trend if the error of the trend over a stretch is up to this many times the
-/// tolerance, by default 10% per second. The factor is a convention (docs/rules.md, *Warm-up*).
-const HIDDEN: f64 = 5.0;
+/// A line rules out a trend if the slope plus two standard errors is at most this many times the
+/// tolerance, by default 3% per second. The factor is a convention (docs/rules.md, *Warm-up*).
+const RULED_OUT: f64 = 1.5;
 
-/// Noise must hide a trend over this many stretches, see [`SteadyDetector::hidden_over`].
-const HIDDEN_STRETCHES: usize = 3;
+/// The number of stretches in a line that must rule out a trend, see
+/// [`SteadyDetector::level_over`].
+const STRETCHES: usize = 3;
 
-/// The number of stretches for which a server with a possible compiler must be level, by
-/// convention. Such a server became several times faster, or was much faster after an earlier
-/// start, and nothing else shows whether a compiler is done. Compilers pause between their tiers:
-/// the compiler of java/jetty paused for up to three seconds on one core.
-const COMPILED: usize = 5;
+/// The number of such stretches for a server that may still become faster, by convention. Such a
+/// server has already become faster or slower, or is far slower than after an earlier start, and
+/// nothing else shows whether a compiler is done. Compilers pause between their tiers: the compiler
+/// of java/jetty paused for up to three seconds on one core.
+const MOVED_STRETCHES: usize = 5;
 
 /// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
 /// a convention: machines drift by this much within seconds.
@@ -61,8 +62,11 @@ const FAR_BELOW: f64 = 0.8;
 /// tolerance, and the standard error is at most half the tolerance. n is the smallest number, from
 /// [`DetectorSettings::level`] up, that gives such a small error. On a noisy machine, the detector
 /// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
-/// so the detector errs on the side of waiting too long. If the error stays larger, an error of
-/// five times the tolerance suffices, provided that the slope is within two standard errors of 0.
+/// so the detector errs on the side of waiting too long. A longer line need not be as precise if it
+/// rules out a larger trend ([`RULED_OUT`]).
+///
+/// The lines are fitted at each window, so the noise of some short lines hides a slow trend. A
+/// server that has become faster or slower therefore needs a line of five stretches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
@@ -105,8 +109,8 @@ impl SteadyDetector {
             return SteadyState::Settled { since, class };
         }
         let has_time = self.curve.len() < self.settings.max_windows;
-        let (since, class) = match self.settled_over().or_else(|| self.hidden_over()) {
-            Some(n) if !(has_time && self.may_compile(n)) => self.look_back(n),
+        let (since, class) = match self.steady_over() {
+            Some(n) => self.look_back(n),
             _ if has_time => return SteadyState::NotYet,
             _ => self.at_limit(),
         };
@@ -121,37 +125,48 @@ impl SteadyDetector {
         windows >= known.windows && (speed / known.speed).ln() >= -AS_FAST
     }
 
-    /// Returns whether a compiler may still be at work in a server whose last `n` windows are
-    /// steady. Such a server has become several times faster, or is far slower than after an
-    /// earlier start.
-    fn may_compile(&self, n: usize) -> bool {
-        let known = self.settings.known;
-        let is_slow = known.is_some_and(|known| self.curve.level(n) < FAR_BELOW * known.speed);
-        let level_for = || self.curve.len() - self.look_back(n).0;
-        !self.settings.sees_compiler
-            && (is_slow || self.curve.compiles(n))
-            && level_for() < COMPILED * self.settings.stretch
-    }
-
     /// Returns the number of last windows over which the server is steady. `None` if it is not
     /// steady.
-    fn settled_over(&self) -> Option<usize> {
-        let (n, line) = self.known_to(self.settings.tolerance / 2.0)?;
-        // The decision is tried at each window, so the slope plus its error must be small.
-        let rise = (line.slope.abs() + line.error) * self.settings.stretch as f64;
-        (rise <= self.settings.tolerance).then_some(n)
+    fn steady_over(&self) -> Option<usize> {
+        let soon = || self.settled_over().or_else(|| self.level_over(STRETCHES));
+        self.level_over(MOVED_STRETCHES).or_else(|| soon().filter(|n| !self.has_moved(*n)))
     }
 
-    /// Returns the number of last windows whose noise hides any trend. `None` if there is no such
-    /// number. The line through these windows must be level, with an error of at most five times
-    /// the tolerance. Waiting longer would not help, because the laps will be as noisy. At least
-    /// three stretches are required, because the error of a slope falls with the number of windows
-    /// to the power of 1.5. A burst of a neighbour also looks level, but for a shorter time.
-    fn hidden_over(&self) -> Option<usize> {
-        let (n, _) = self.known_to(HIDDEN * self.settings.tolerance)?;
-        let n = n.max(HIDDEN_STRETCHES * self.settings.stretch).max(self.shortest_line());
-        let is_level = || Line::through(&self.curve.logs(n)).is_level();
-        (n <= self.curve.len() && is_level()).then_some(n)
+    /// Returns whether a server whose last `n` windows seem steady may still become faster. The
+    /// caller knows when the compiler of some servers is done, so they need no longer lines.
+    fn has_moved(&self, n: usize) -> bool {
+        let all = self.curve.len().min(LONGEST_LINE);
+        let known = self.settings.known;
+        let is_slow = || known.is_some_and(|known| self.curve.level(n) < FAR_BELOW * known.speed);
+        let changed = || self.look_back(n).1 != Class::Flat;
+        let changes = || {
+            let line = self.line(all);
+            !line.is_level() && self.rise(line.slope.abs()) > self.settings.tolerance
+        };
+        !self.settings.sees_compiler && (is_slow() || changed() || changes())
+    }
+
+    /// Returns the number of last windows whose line is short and precise. `None` if there is no
+    /// such line.
+    fn settled_over(&self) -> Option<usize> {
+        let DetectorSettings { tolerance, .. } = self.settings;
+        let (n, line) = self.known_to(self.shortest_line(), tolerance / 2.0)?;
+        // The decision is tried at each window, so the slope plus its error must be small.
+        (self.rise(line.slope.abs() + line.error) <= tolerance).then_some(n)
+    }
+
+    /// Returns the number of last windows whose line rules out a trend, from this many stretches
+    /// up. On a machine that is too noisy even for the longest line, its noise must hide the trend.
+    /// Waiting longer would not help, because the laps will be as noisy.
+    fn level_over(&self, stretches: usize) -> Option<usize> {
+        let limit = RULED_OUT * self.settings.tolerance;
+        let least = (stretches * self.settings.stretch).max(self.shortest_line());
+        let rules_out = |line: &Line| self.rise(line.slope.abs() + 2.0 * line.error) <= limit;
+        match self.known_to(least, limit / 2.0) {
+            Some((n, line)) => rules_out(&line).then_some(n),
+            None if self.curve.len() < LONGEST_LINE => None,
+            None => self.line(LONGEST_LINE).is_level().then_some(LONGEST_LINE),
+        }
     }
 
     /// Returns the decision at the time limit if no fitted line is precise enough. A trend needs a
@@ -163,26 +178,34 @@ impl SteadyDetector {
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);
-        let logs = self.curve.logs(n);
-        match Line::through(&logs).is_level() || !climbs(&logs) {
+        match self.line(n).is_level() || !climbs(&self.curve.logs(n)) {
             true => self.look_back(n),
             false => (len, Class::NeverSteady),
         }
     }
 
-    /// Returns the smallest number of last windows whose line has at most this error over a
-    /// stretch, and the line. The search begins with the shortest line.
-    fn known_to(&self, error: f64) -> Option<(usize, Line)> {
-        let mut n = self.shortest_line();
+    /// Returns the smallest number of last windows, from `least` up, whose line has at most this
+    /// error over a stretch, and the line.
+    fn known_to(&self, least: usize, error: f64) -> Option<(usize, Line)> {
+        let mut n = least;
         while n <= self.curve.len().min(LONGEST_LINE) {
-            let line = Line::through(&self.curve.logs(n));
-            if line.error * self.settings.stretch as f64 <= error {
+            let line = self.line(n);
+            if self.rise(line.error) <= error {
                 return Some((n, line));
             }
             // n grows by a tenth each time, because a line takes a while to compute.
             n += 1 + n / 10;
         }
         None
+    }
+
+    fn line(&self, n: usize) -> Line {
+        Line::through(&self.curve.logs(n))
+    }
+
+    /// Returns how much a slope changes the speed over a stretch.
+    fn rise(&self, slope: f64) -> f64 {
+        slope * self.settings.stretch as f64
     }
 
     fn look_back(&self, n: usize) -> (usize, Class) {
@@ -351,7 +374,7 @@ mod tests {
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
-        assert_eq!(settle(noisy), (30, 0, Class::Flat));
+        assert_eq!(settle(noisy), (100, 0, Class::Flat));
         let climbing = (0..).map(|i| 1000.0 * 1.03_f64.powi(i as i32) * wobble(i, 0.5));
         assert_eq!(settle(climbing), (100, 100, Class::NeverSteady));
     }
@@ -465,7 +488,7 @@ mod tests {
             _ => 25_000.0,
         };
         let (at, since, class) = settle((0..).map(|i| tiers(i) * wobble(i, 0.02)));
-        assert!((85..100).contains(&at) && class == Class::WarmedUp, "{at} {class:?}");
+        assert!((75..100).contains(&at) && class == Class::WarmedUp, "{at} {class:?}");
         assert!((36..=44).contains(&since), "{since}");
         // A server whose compiler is seen need not be level for longer.
         let settings = DetectorSettings { sees_compiler: true, ..DetectorSettings::default() };

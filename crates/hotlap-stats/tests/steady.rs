@@ -47,7 +47,7 @@ fn flat_servers_settle_soon_also_on_a_noisy_machine() {
     // Each case has the noise, the bursts, and the number of windows within which 9 of 10 servers
     // settle.
     for (noise, bursts, within) in
-        [(0.01, 0.0, 15), (0.03, 0.0, 30), (0.03, 0.1, 40), (0.12, 0.1, 90)]
+        [(0.01, 0.0, 15), (0.03, 0.0, 30), (0.03, 0.1, 55), (0.12, 0.1, 90)]
     {
         let (mut in_time, mut flat, mut all) = (0, 0, Vec::new());
         for seed in 0..50 {
@@ -77,5 +77,18 @@ fn a_server_that_still_climbs_is_not_steady() {
             }
             assert!(early <= 3, "noise {noise}, {constant} windows: {early} of 50 too early");
         }
+    }
+}
+
+/// Regression: a server whose cost fell for 20 s was called flat or warmed up after 3 to 7 s. Among
+/// the many stretches of noise that are tried, some look level.
+#[test]
+fn a_server_that_climbs_slowly_is_not_steady() {
+    // The cost falls from three times to the final cost within 200 windows.
+    let curve = |i: usize| 1000.0 / (1.0 + 2.0 * (1.0 - i as f64 / 200.0).max(0.0));
+    for noise in [0.01, 0.03, 0.05] {
+        let decided = (0..100).map(|seed| settle(&mut Machine::new(seed, noise, 0.02), curve).0);
+        let early = decided.filter(|windows| *windows < 100).count();
+        assert!(early <= 8, "noise {noise}: {early} of 100 before the limit");
     }
 }
