@@ -8,6 +8,7 @@ use hotlap_stats::{
 
 use super::bias::{self, Unsteady};
 use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
+use super::latency::{Repeatable, usual_spread};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Lap, Role, Run, Server};
 
@@ -83,6 +84,15 @@ impl Analysis {
     pub fn restarts(&self, server: usize, measure: Measure) -> u32 {
         let logs = totals(&self.servers[server].readings[measure]);
         self.rests_on.mean(logs).map_or(0, |mean| mean.restarts)
+    }
+
+    /// Returns whether another run would reproduce the high percentiles of a server. The ceiling is
+    /// faster than most servers, so the machine's stalls change its percentiles more.
+    pub fn repeatable(&self, server: usize) -> Repeatable {
+        let laps = |server: usize| &self.servers[server].response_laps[..];
+        let is_server = |other: &usize| Some(*other) != self.ceiling;
+        let usual = usual_spread((0..self.servers.len()).filter(is_server).map(laps));
+        Repeatable::of(laps(server), &usual)
     }
 
     fn noise_in(&self, measure: Measure) -> Option<Effect> {

@@ -12,7 +12,7 @@ use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median
 
 use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
-use super::latency::{Times, known, stall_shares};
+use super::latency::{HighPercentiles, Times, high_percentiles, known, stall_shares};
 use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
@@ -60,8 +60,8 @@ pub struct MeasuredServer {
     pub service: Times,
     /// Response times at the common rate over all laps that count, and the common rate.
     pub response: Option<(Times, f64)>,
-    /// Response times at the common rate in each lap that counts.
-    pub response_laps: Vec<Times>,
+    /// The high percentiles of response times at the common rate, in each lap that counts.
+    pub response_laps: Vec<HighPercentiles>,
     /// How the common rate compares with the rate of responses, over laps at the common rate.
     pub open_loop: Option<OpenLoop>,
     /// The figures of each request, in the order of the load. Empty if the load has one request.
@@ -153,7 +153,10 @@ impl MeasuredServer {
                 .last()
                 .and_then(|lap| lap.rate())
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
-            response_laps: paced.iter().map(|lap| Times::merged([Times::of(lap, true)])).collect(),
+            response_laps: paced
+                .iter()
+                .map(|lap| high_percentiles(&Times::merged([Times::of(lap, true)])))
+                .collect(),
             open_loop: OpenLoop::over(paced.iter().map(|lap| &lap.outcome)),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used,

@@ -4,7 +4,7 @@ use hotlap_load::OpenLoop;
 use hotlap_stats::Concurrency;
 use serde::Serialize;
 
-use crate::analysis::latency::{Times, curve, known, recurs};
+use crate::analysis::latency::{Repeatable, Times, curve, known};
 use crate::analysis::{Analysis, MeasuredRequest, RequestTimes};
 use crate::model::Run;
 use crate::report::figure::{Figure, bare, millis, percentile};
@@ -67,18 +67,12 @@ impl Latency {
         }
     }
 
-    /// Removes high percentiles that another run would not reproduce, judging by the laps. A lower
-    /// bound is certain for the measured requests, so it stays.
-    pub fn that_recurs(self, laps: &[Times]) -> Self {
-        let kept = |figure: Option<Figure>, q| {
-            figure.filter(|figure| figure.is_lower_bound || recurs(laps, q))
+    /// Removes high percentiles that another run would probably not reproduce.
+    pub fn that_recurs(self, repeatable: &Repeatable) -> Self {
+        let kept = |figure: Option<Figure>, place| {
+            figure.filter(|figure| repeatable.includes(place, figure.is_lower_bound))
         };
-        Self {
-            p90: kept(self.p90, 0.9),
-            p99: kept(self.p99, 0.99),
-            p999: kept(self.p999, 0.999),
-            ..self
-        }
+        Self { p90: kept(self.p90, 0), p99: kept(self.p99, 1), p999: kept(self.p999, 2), ..self }
     }
 
     /// Lists known latencies: `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`. Empty if none is known.
