@@ -52,7 +52,8 @@ pub use reading::{
     Bursts, ByRestart, Drift, OddStarts, Reading, Share, apart, of_both, pairs, totals,
 };
 pub use steady::{
-    Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
+    Class, DetectorSettings, GaugedWindow, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
+    USUAL_SLOPE,
 };
 pub use steps::{LevelReading, Steps, VersionStep};
 pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_certain, is_precise};

@@ -6,9 +6,12 @@
 //! windows for a trend. Once there is no trend, it looks back for the start of the steady part.
 
 mod curve;
+mod gauged;
 
 pub use curve::Class;
 use curve::{Curve, Line, climbs};
+use gauged::at_usual_speed;
+pub use gauged::{GaugedWindow, USUAL_SLOPE};
 
 /// The state of a warm-up, according to the windows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,19 +73,22 @@ const FAR_BELOW: f64 = 0.8;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
+    windows: Vec<GaugedWindow>,
+    /// The speeds of the windows at the usual speed of the cores.
     curve: Curve,
 }
 
 impl SteadyDetector {
     /// Returns a detector without windows.
     pub fn new(settings: DetectorSettings) -> Self {
-        Self { settings, curve: Curve::default() }
+        Self { settings, windows: Vec::new(), curve: Curve::default() }
     }
 
-    /// Adds the speed of the next window, in a unit that is the same for all windows. If no window
-    /// has a response, there is never a decision, so the caller must have a limit.
-    pub fn push(&mut self, speed: f64) -> SteadyState {
-        self.curve.0.push(speed);
+    /// Adds the next window. If no window has a response, there is never a decision, so the caller
+    /// must have a limit.
+    pub fn push(&mut self, window: GaugedWindow) -> SteadyState {
+        self.windows.push(window);
+        self.curve = Curve(at_usual_speed(&self.windows));
         self.state()
     }
 
@@ -314,7 +320,7 @@ mod tests {
     use super::*;
 
     fn detector(windows: Vec<f64>) -> SteadyDetector {
-        SteadyDetector { settings: DetectorSettings::default(), curve: Curve(windows) }
+        SteadyDetector { curve: Curve(windows), ..SteadyDetector::new(DetectorSettings::default()) }
     }
 
     fn limited(max_windows: usize) -> SteadyDetector {
@@ -327,7 +333,7 @@ mod tests {
         detector: &mut SteadyDetector,
         speeds: impl Iterator<Item = f64>,
     ) -> Option<(usize, usize, Class)> {
-        speeds.enumerate().find_map(|(i, speed)| match detector.push(speed) {
+        speeds.enumerate().find_map(|(i, speed)| match detector.push(speed.into()) {
             SteadyState::Settled { since, class } => Some((i + 1, since, class)),
             SteadyState::NotYet => None,
         })
@@ -503,7 +509,7 @@ mod tests {
     fn a_later_warm_up_of_a_flat_server_lasts_as_long_as_filling_its_caches_took() {
         let mut detector = limited(100);
         let speeds = [9.0, 14.0, 65.0, 96.0, 96.0, 90.0, 100.0, 94.0, 99.0, 97.0, 92.0, 98.0];
-        speeds.iter().for_each(|speed| _ = detector.push(*speed));
+        speeds.iter().for_each(|speed| _ = detector.push((*speed).into()));
         let flat = PreviousWarmup {
             compiles: false,
             ..detector.summary(Class::Flat, 0, detector.curve.len())
@@ -523,9 +529,9 @@ mod tests {
         for settings in [first, first.for_restart(&flat)] {
             let mut detector = SteadyDetector::new(settings);
             for _ in 0..200 {
-                assert_eq!(detector.push(0.0), SteadyState::NotYet);
+                assert_eq!(detector.push(0.0.into()), SteadyState::NotYet);
             }
-            assert!(matches!(detector.push(80.0), SteadyState::Settled { .. }));
+            assert!(matches!(detector.push(80.0.into()), SteadyState::Settled { .. }));
         }
     }
 

@@ -35,7 +35,7 @@ impl Machine {
 fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
     let mut detector = SteadyDetector::new(DetectorSettings::default());
     for i in 0.. {
-        if let SteadyState::Settled { class, .. } = detector.push(machine.window(curve(i))) {
+        if let SteadyState::Settled { class, .. } = detector.push(machine.window(curve(i)).into()) {
             return (i + 1, class);
         }
     }

@@ -267,10 +267,6 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
-/// By how many per cent a typical server's cost rises if the gauge's system calls take 1% longer.
-/// On a busy host, five servers had slopes from 0.6 to 2.9 (docs/rules.md, *Speed of the cores*).
-const USUAL_SLOPE: f64 = 1.5;
-
 /// What happened between two samples, or the sum of several such pairs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
@@ -322,14 +318,13 @@ impl Between {
         })
     }
 
-    /// Returns the factor by which slow cores raised a typical server's cost. The first window
-    /// sets `usual_call_ns`, the usual time of the gauge's system calls. Without a gauge, or if
-    /// the CPU time is unknown, the factor is 1.
+    /// Returns the time of the gauge's system calls divided by their usual time, `usual_call_ns`,
+    /// which the first window sets. Without a gauge, or if the CPU time is unknown, the result is 1.
     fn slowness(&self, usual_call_ns: &OnceLock<f64>) -> f64 {
         let gauged = self.cpu_ns.and(self.gauged);
-        gauged.and_then(Gauged::mean_ns).map_or(1.0, |call_ns| {
-            (call_ns / usual_call_ns.get_or_init(|| call_ns)).powf(USUAL_SLOPE)
-        })
+        gauged
+            .and_then(Gauged::mean_ns)
+            .map_or(1.0, |call_ns| call_ns / usual_call_ns.get_or_init(|| call_ns))
     }
 
     /// Requests per second. `None` if there were no requests.

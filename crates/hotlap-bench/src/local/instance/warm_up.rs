@@ -16,7 +16,9 @@ use hotlap_load::plan::Stop;
 use hotlap_observe::Compiler;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
-use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState, median};
+use hotlap_stats::{
+    Class, DetectorSettings, GaugedWindow, SteadyDetector, SteadyState, USUAL_SLOPE, median,
+};
 
 use super::super::slices::WHOLE;
 use super::{Between, Instance, Trouble, WarmupProfile};
@@ -106,7 +108,7 @@ struct Burst {
     load: Between,
     /// CPU time in the pause, as a share of the CPU time in the burst.
     background: f64,
-    /// The factor by which slow cores raised the cost.
+    /// The factor by which slow cores raised a typical server's cost.
     slowness: f64,
 }
 
@@ -288,11 +290,11 @@ impl Instance {
             windows.push(window);
             watch(per_second(&window));
             // Use responses per CPU time, if known, because other programs on the server's cores do
-            // not distort this figure. The gauge corrects the figure for slow cores.
+            // not distort this figure. The detector corrects the figure for slow cores.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let slowness = window.slowness(&self.run.usual_call_ns);
-            let speed = window.requests as f64 * slowness / spent_ns.max(1) as f64;
-            let state = detector.push(speed);
+            let speed = window.requests as f64 / spent_ns.max(1) as f64;
+            let state = detector.push(GaugedWindow { speed, slowness });
             let is_done = !compiles || at_work.is_done(self.compiler());
             if let SteadyState::Settled { since: from, class: how } = state
                 && is_done
@@ -377,7 +379,7 @@ impl Instance {
         }
         let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
         let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
-        let slowness = under_load.slowness(&self.run.usual_call_ns);
+        let slowness = under_load.slowness(&self.run.usual_call_ns).powf(USUAL_SLOPE);
         Ok(Burst { load: under_load, background, slowness })
     }
 }
@@ -454,7 +456,7 @@ mod tests {
         let usual_ns = OnceLock::new();
         let factors = [(80, Some(1)), (320, Some(1)), (320, None)]
             .map(|(ns, cpu_ns)| window(ns, cpu_ns).slowness(&usual_ns));
-        assert_eq!(factors, [1.0, 8.0, 1.0]);
+        assert_eq!(factors, [1.0, 4.0, 1.0]);
         let without = Between { gauged: None, ..window(320, Some(1)) };
         assert_eq!(without.slowness(&usual_ns), 1.0, "an observed server has no gauge");
     }
