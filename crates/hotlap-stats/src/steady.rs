@@ -35,19 +35,22 @@ const MIN_FOR_LINE: usize = 3;
 /// a new line is fitted for each window.
 const LONGEST_LINE: usize = 100;
 
-/// A line rules out a trend if the slope plus two standard errors is at most this many times the
-/// tolerance, by default 3% per second. The factor is a convention (docs/rules.md, *Warm-up*).
-const RULED_OUT: f64 = 1.5;
+/// Noise hides a trend if the error of the trend over a stretch is up to this many times the
+/// tolerance, by default 10% per second. The factor is a convention (docs/rules.md, *Warm-up*).
+const HIDDEN: f64 = 5.0;
 
-/// The number of stretches in a line that must rule out a trend, see
-/// [`SteadyDetector::level_over`].
+/// A line rules out a slow climb if the error of the trend over a stretch is at most this share of
+/// the tolerance, by default 0.67% per second. The share is a convention.
+const RULED_OUT: f64 = 1.0 / 3.0;
+
+/// The number of stretches in a line that is not as short and precise as possible.
 const STRETCHES: usize = 3;
 
-/// The number of such stretches for a server that may still become faster, by convention. Such a
-/// server has already become faster or slower, or is far slower than after an earlier start, and
-/// nothing else shows whether a compiler is done. Compilers pause between their tiers: the compiler
-/// of java/jetty paused for up to three seconds on one core.
-const MOVED_STRETCHES: usize = 5;
+/// The number of such stretches for a server with a possible compiler, by convention. Such a server
+/// has become faster or slower, or is far slower than after an earlier start, and nothing else
+/// shows whether a compiler is done. Compilers pause between their tiers: the compiler of
+/// java/jetty paused for up to three seconds on one core.
+const COMPILED: usize = 5;
 
 /// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
 /// a convention: machines drift by this much within seconds.
@@ -65,11 +68,12 @@ const FAR_BELOW: f64 = 0.8;
 /// tolerance, and the standard error is at most half the tolerance. n is the smallest number, from
 /// [`DetectorSettings::level`] up, that gives such a small error. On a noisy machine, the detector
 /// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
-/// so the detector errs on the side of waiting too long. A longer line need not be as precise if it
-/// rules out a larger trend ([`RULED_OUT`]).
+/// so the detector errs on the side of waiting too long. If the error stays larger, a longer line
+/// suffices if its slope is within two standard errors of 0.
 ///
-/// The lines are fitted at each window, so the noise of some short lines hides a slow trend. A
-/// server that has become faster or slower therefore needs a line of five stretches.
+/// Lines are fitted at each window, so the noise of some of them hides a slow climb. In the first
+/// start of a program whose compiler is not seen, the longer line must therefore be precise. If the
+/// server has become faster or slower, the line must also have five stretches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
@@ -134,22 +138,35 @@ impl SteadyDetector {
     /// Returns the number of last windows over which the server is steady. `None` if it is not
     /// steady.
     fn steady_over(&self) -> Option<usize> {
-        let soon = || self.settled_over().or_else(|| self.level_over(STRETCHES));
-        self.level_over(MOVED_STRETCHES).or_else(|| soon().filter(|n| !self.has_moved(*n)))
+        let soon = |error| self.settled_over().or_else(|| self.level_over(STRETCHES, error));
+        match self.may_compile() {
+            true => self
+                .level_over(COMPILED, RULED_OUT)
+                .or_else(|| soon(RULED_OUT).filter(|n| !self.has_moved(*n))),
+            false => soon(HIDDEN),
+        }
     }
 
-    /// Returns whether a server whose last `n` windows seem steady may still become faster. The
-    /// caller knows when the compiler of some servers is done, so they need no longer lines.
+    /// Returns whether an unseen compiler may be at work. The speed of a later start shows whether
+    /// the compiler is done.
+    fn may_compile(&self) -> bool {
+        !self.settings.sees_compiler && self.settings.known.is_none_or(|_| self.is_far_below())
+    }
+
+    /// Returns whether the server is far slower than after an earlier start.
+    fn is_far_below(&self) -> bool {
+        let speed = self.curve.level(self.curve.len().min(self.shortest_line()));
+        self.settings.known.is_some_and(|known| speed < FAR_BELOW * known.speed)
+    }
+
+    /// Returns whether a server whose last `n` windows seem steady was faster or slower before, or
+    /// after an earlier start.
     fn has_moved(&self, n: usize) -> bool {
-        let all = self.curve.len().min(LONGEST_LINE);
-        let known = self.settings.known;
-        let is_slow = || known.is_some_and(|known| self.curve.level(n) < FAR_BELOW * known.speed);
-        let changed = || self.look_back(n).1 != Class::Flat;
-        let changes = || {
-            let line = self.line(all);
+        let has_trend = || {
+            let line = self.line(self.curve.len().min(LONGEST_LINE));
             !line.is_level() && self.rise(line.slope.abs()) > self.settings.tolerance
         };
-        !self.settings.sees_compiler && (is_slow() || changed() || changes())
+        self.is_far_below() || self.look_back(n).1 != Class::Flat || has_trend()
     }
 
     /// Returns the number of last windows whose line is short and precise. `None` if there is no
@@ -161,18 +178,18 @@ impl SteadyDetector {
         (self.rise(line.slope.abs() + line.error) <= tolerance).then_some(n)
     }
 
-    /// Returns the number of last windows whose line rules out a trend, from this many stretches
-    /// up. On a machine that is too noisy even for the longest line, its noise must hide the trend.
+    /// Returns the number of last windows whose line is level, with an error of up to `error` times
+    /// the tolerance. The line has at least this many stretches, because the error of a slope falls
+    /// with the number of windows to the power of 1.5. A burst of a neighbour also looks level, but
+    /// for a shorter time. If even the longest line is not as precise, it only must be level.
     /// Waiting longer would not help, because the laps will be as noisy.
-    fn level_over(&self, stretches: usize) -> Option<usize> {
-        let limit = RULED_OUT * self.settings.tolerance;
+    fn level_over(&self, stretches: usize, error: f64) -> Option<usize> {
         let least = (stretches * self.settings.stretch).max(self.shortest_line());
-        let rules_out = |line: &Line| self.rise(line.slope.abs() + 2.0 * line.error) <= limit;
-        match self.known_to(least, limit / 2.0) {
-            Some((n, line)) => rules_out(&line).then_some(n),
-            None if self.curve.len() < LONGEST_LINE => None,
-            None => self.line(LONGEST_LINE).is_level().then_some(LONGEST_LINE),
-        }
+        let longest = || (self.curve.len() >= LONGEST_LINE).then(|| self.line(LONGEST_LINE));
+        let (n, line) = self
+            .known_to(least, error * self.settings.tolerance)
+            .or_else(|| Some((LONGEST_LINE, longest()?)))?;
+        line.is_level().then_some(n)
     }
 
     /// Returns the decision at the time limit if no fitted line is precise enough. A trend needs a
