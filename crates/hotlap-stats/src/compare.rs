@@ -101,8 +101,8 @@ impl Mean {
         Self { value, standard_error, df: MANY, restarts: u32::MAX }
     }
 
-    /// Returns the standard deviation of the values of restarts, nodes or runs. It is infinite for a
-    /// single value.
+    /// Returns the standard deviation of the values of restarts, nodes or runs, which is infinite
+    /// for a single value.
     pub fn spread(&self) -> f64 {
         self.standard_error * f64::from(self.restarts).sqrt()
     }

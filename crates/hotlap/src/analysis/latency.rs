@@ -182,8 +182,8 @@ mod tests {
         assert!(!is_repeatable(&[], P99));
     }
 
-    /// Regression test: in ten runs on a noisy machine, three of the p99s of one server were printed
-    /// (3.7, 4.3 and 0.46 ms). Each time, the laps agreed by chance.
+    /// Regression test: in ten runs on a noisy machine, three p99s of one server were printed: 3.7,
+    /// 4.3 and 0.46 ms. Each time, the laps agreed by chance.
     #[test]
     fn laps_that_agree_where_those_of_other_servers_do_not_agree_by_chance() {
         let own = laps(&[3_140, 3_780, 4_210]);
