@@ -463,10 +463,14 @@ fn refusal(servers: usize, loads: &[Load], needed: u64, hard: Option<u64>) -> St
     let fits = (room / servers.max(1)).saturating_sub(A_THREAD * threads);
     let remedy = match (hard, fits) {
         (None, _) => "use fewer connections".to_owned(),
-        (_, 0) => format!("raise the limit (ulimit -Hn {needed})"),
-        (_, 1) => format!("raise the limit (ulimit -Hn {needed}), or use 1 connection"),
+        (_, 0) => format!("let root raise the limit (sudo prlimit --pid $$ --nofile={needed})"),
+        (_, 1) => format!(
+            "let root raise the limit (sudo prlimit --pid $$ --nofile={needed}), or use 1 connection"
+        ),
         (_, fits) => {
-            format!("raise the limit (ulimit -Hn {needed}), or use at most {fits} connections")
+            format!(
+                "let root raise the limit (sudo prlimit --pid $$ --nofile={needed}), or use at most {fits} connections"
+            )
         }
     };
     let servers = match servers {
@@ -513,10 +517,11 @@ mod tests {
         assert_eq!(
             refusal(4, &loads, 396, Some(256)),
             "this load needs 396 open files for 4 servers (including any control and ceiling), but \
-             only 256 are allowed: raise the limit (ulimit -Hn 396), or use at most 29 connections"
+             only 256 are allowed: let root raise the limit (sudo prlimit --pid $$ --nofile=396), \
+             or use at most 29 connections"
         );
         assert_eq!(needed(4, &[load(29)]), 256);
-        assert!(refusal(4, &loads, 396, Some(128)).ends_with("(ulimit -Hn 396)"));
+        assert!(refusal(4, &loads, 396, Some(128)).ends_with("--nofile=396)"));
         assert_eq!(allow_files(1, &[load(1)]), Ok(()));
     }
 

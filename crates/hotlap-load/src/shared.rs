@@ -99,8 +99,8 @@ struct State {
     is_unreachable: bool,
     /// The outcomes collected from the workers of a held load.
     collected: Vec<Outcome>,
-    /// The number of a pause, and the number of workers without a request in flight since that
-    /// pause.
+    /// The number of the last pause that a worker reported, and how many workers reported it. A
+    /// worker reports a pause once it has no request in flight.
     idle: (u64, usize),
 }
 

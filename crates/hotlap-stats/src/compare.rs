@@ -101,21 +101,8 @@ impl Mean {
         Self { value, standard_error, df: MANY, restarts: u32::MAX }
     }
 
-    /// Returns the standard deviation of the values of restarts, nodes or runs, which is infinite
-    /// for a single value.
-    pub fn spread(&self) -> f64 {
-        self.standard_error * f64::from(self.restarts).sqrt()
-    }
-
-    /// Returns the mean with an error as if the standard deviation of the values were at least
-    /// `least`.
-    pub fn with_spread_from(self, least: f64) -> Self {
-        let error = least / f64::from(self.restarts).sqrt();
-        Self { standard_error: self.standard_error.max(error), ..self }
-    }
-
     /// Returns half the width of Student's interval.
-    pub fn half_width(&self, confidence: f64) -> f64 {
+    fn half_width(&self, confidence: f64) -> f64 {
         match self.standard_error {
             0.0 => 0.0,
             error => student::quantile(1.0 - confidence, self.df) * error,

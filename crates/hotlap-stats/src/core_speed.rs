@@ -25,7 +25,7 @@ const ALPHA: f64 = 1e-4;
 const LEAST_DF: usize = 8;
 
 /// The largest slope. On a busy host, five servers had slopes from 0.6 to 2.9.
-const STEEPEST: f64 = 4.0;
+pub(crate) const STEEPEST: f64 = 4.0;
 
 /// A lap's figure, and how slow the server's cores were during the lap.
 #[derive(Debug, Clone, Copy, PartialEq)]

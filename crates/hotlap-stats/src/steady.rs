@@ -10,8 +10,8 @@ mod gauged;
 
 pub use curve::Class;
 use curve::{Curve, Line, climbs};
-use gauged::at_usual_speed;
 pub use gauged::{GaugedWindow, USUAL_SLOPE};
+use gauged::{at_usual_speed, slope};
 
 /// The state of a warm-up, according to the windows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,17 +39,17 @@ const LONGEST_LINE: usize = 100;
 /// tolerance, by default 10% per second. The factor is a convention (docs/rules.md, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
-/// A line rules out a slow climb if the error of the trend over a stretch is at most this share of
-/// the tolerance, by default 0.67% per second. The share is a convention.
+/// A level line rules out a slow climb if its error over a stretch is at most this share of the
+/// tolerance. By default, the limit is 0.67% per second. The share is a convention.
 const RULED_OUT: f64 = 1.0 / 3.0;
 
-/// The number of stretches in a line that is not as short and precise as possible.
+/// The smallest number of stretches in a longer line, see [`SteadyDetector::level_over`].
 const STRETCHES: usize = 3;
 
-/// The number of such stretches for a server with a possible compiler, by convention. Such a server
-/// has become faster or slower, or is far slower than after an earlier start, and nothing else
-/// shows whether a compiler is done. Compilers pause between their tiers: the compiler of
-/// java/jetty paused for up to three seconds on one core.
+/// The smallest number of stretches in a longer line for a server with a possible compiler, by
+/// convention. Such a server has become faster or slower, or is far slower than after an earlier
+/// start. Nothing else shows whether a compiler is done. Compilers pause between their tiers: the
+/// compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
 /// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
@@ -69,16 +69,19 @@ const FAR_BELOW: f64 = 0.8;
 /// [`DetectorSettings::level`] up, that gives such a small error. On a noisy machine, the detector
 /// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
 /// so the detector errs on the side of waiting too long. If the error stays larger, a longer line
-/// suffices if its slope is within two standard errors of 0.
+/// suffices, provided that its slope is within the tolerance or within two standard errors of 0.
 ///
-/// Lines are fitted at each window, so the noise of some of them hides a slow climb. In the first
-/// start of a program whose compiler is not seen, the longer line must therefore be precise. If the
-/// server has become faster or slower, the line must also have five stretches.
+/// New lines are fitted at each window, so during a slow climb, noise makes some lines look level.
+/// Stricter limits therefore apply if no compiler is seen and no earlier speed is known. The error
+/// of the longer line must then be at most a third of the tolerance. If the server has become
+/// faster or slower, the line must also span at least five stretches. Both limits also apply if
+/// the server is far slower than after an earlier start. The longest possible line may have any
+/// error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
     windows: Vec<GaugedWindow>,
-    /// The speeds of the windows at the usual speed of the cores.
+    /// The speed of each window, adjusted to the usual speed of the cores.
     curve: Curve,
 }
 
@@ -92,8 +95,14 @@ impl SteadyDetector {
     /// must have a limit.
     pub fn push(&mut self, window: GaugedWindow) -> SteadyState {
         self.windows.push(window);
-        self.curve = Curve(at_usual_speed(&self.windows));
+        self.curve = Curve(at_usual_speed(&self.windows, self.slope()));
         self.state()
+    }
+
+    /// Returns the slope of the server. Until the windows show it, the slope is as after an earlier
+    /// start.
+    fn slope(&self) -> f64 {
+        slope(&self.windows, self.settings.known.map_or(USUAL_SLOPE, |known| known.slope))
     }
 
     /// Summarizes a warm-up of this many windows, steady from the window `since` on, for the next
@@ -105,7 +114,13 @@ impl SteadyDetector {
             needed: windows.min(since + self.settings.stretch),
             compiles: self.settings.sees_compiler || self.curve.compiles(last),
             filling: self.curve.filling(last),
-            speed: self.curve.level(last),
+            // A start that was only compared keeps the speed of the start that was judged.
+            speed: self
+                .settings
+                .known
+                .filter(|_| self.is_as_known())
+                .map_or_else(|| self.curve.level(last), |known| known.speed),
+            slope: self.slope(),
         }
     }
 
@@ -147,8 +162,8 @@ impl SteadyDetector {
         }
     }
 
-    /// Returns whether an unseen compiler may be at work. The speed of a later start shows whether
-    /// the compiler is done.
+    /// Returns whether an unseen compiler may be at work. At a later start, the server's speed
+    /// shows whether the compiler is done.
     fn may_compile(&self) -> bool {
         !self.settings.sees_compiler && self.settings.known.is_none_or(|_| self.is_far_below())
     }
@@ -159,8 +174,8 @@ impl SteadyDetector {
         self.settings.known.is_some_and(|known| speed < FAR_BELOW * known.speed)
     }
 
-    /// Returns whether a server whose last `n` windows seem steady was faster or slower before, or
-    /// after an earlier start.
+    /// Returns whether the speed has changed during this warm-up, or is far below the speed after
+    /// an earlier start. The last `n` windows seem steady.
     fn has_moved(&self, n: usize) -> bool {
         let has_trend = || {
             let line = self.line(self.curve.len().min(LONGEST_LINE));
@@ -169,27 +184,27 @@ impl SteadyDetector {
         self.is_far_below() || self.look_back(n).1 != Class::Flat || has_trend()
     }
 
-    /// Returns the number of last windows whose line is short and precise. `None` if there is no
-    /// such line.
+    /// Returns the number of last windows in the shortest precise line. `None` if no line is
+    /// precise, or if the trend of this line is too large.
     fn settled_over(&self) -> Option<usize> {
         let DetectorSettings { tolerance, .. } = self.settings;
         let (n, line) = self.known_to(self.shortest_line(), tolerance / 2.0)?;
         // The decision is tried at each window, so the slope plus its error must be small.
-        (self.rise(line.slope.abs() + line.error) <= tolerance).then_some(n)
+        self.is_within(&line).then_some(n)
     }
 
     /// Returns the number of last windows whose line is level, with an error of up to `error` times
     /// the tolerance. The line has at least this many stretches, because the error of a slope falls
     /// with the number of windows to the power of 1.5. A burst of a neighbour also looks level, but
-    /// for a shorter time. If even the longest line is not as precise, it only must be level.
-    /// Waiting longer would not help, because the laps will be as noisy.
+    /// for a shorter time. If no line is precise enough, the longest line only has to be level.
+    /// Waiting longer would not help, because the laps will be just as noisy.
     fn level_over(&self, stretches: usize, error: f64) -> Option<usize> {
         let least = (stretches * self.settings.stretch).max(self.shortest_line());
         let longest = || (self.curve.len() >= LONGEST_LINE).then(|| self.line(LONGEST_LINE));
         let (n, line) = self
             .known_to(least, error * self.settings.tolerance)
             .or_else(|| Some((LONGEST_LINE, longest()?)))?;
-        line.is_level().then_some(n)
+        (line.is_level() || self.is_within(&line)).then_some(n)
     }
 
     /// Returns the decision at the time limit if no fitted line is precise enough. A trend needs a
@@ -208,7 +223,7 @@ impl SteadyDetector {
     }
 
     /// Returns the smallest number of last windows, from `least` up, whose line has at most this
-    /// error over a stretch, and the line.
+    /// error over a stretch. Also returns the line.
     fn known_to(&self, least: usize, error: f64) -> Option<(usize, Line)> {
         let mut n = least;
         while n <= self.curve.len().min(LONGEST_LINE) {
@@ -226,7 +241,13 @@ impl SteadyDetector {
         Line::through(&self.curve.logs(n))
     }
 
-    /// Returns how much a slope changes the speed over a stretch.
+    /// Returns whether a trend is within the tolerance. The decision is tried at each window, so
+    /// the slope plus its error must be small.
+    fn is_within(&self, line: &Line) -> bool {
+        self.rise(line.slope.abs() + line.error) <= self.settings.tolerance
+    }
+
+    /// Returns by how much the speed changes over a stretch at this slope.
     fn rise(&self, slope: f64) -> f64 {
         slope * self.settings.stretch as f64
     }
@@ -237,7 +258,7 @@ impl SteadyDetector {
 
     /// Returns the smallest number of windows for a line.
     fn shortest_line(&self) -> usize {
-        self.settings.level.max(MIN_FOR_LINE)
+        self.settings.level.clamp(MIN_FOR_LINE, LONGEST_LINE)
     }
 }
 
@@ -249,14 +270,15 @@ pub struct DetectorSettings {
     pub stretch: usize,
     /// The largest trend over a stretch that counts as steady, as a share of the level.
     pub tolerance: f64,
-    /// The smallest number of windows over which a server must be level to count as steady.
+    /// The smallest number of windows over which a server must be level to count as steady, at most
+    /// 100.
     pub level: usize,
     /// The number of windows before which there is no decision.
     pub min_windows: usize,
     /// The number of windows after which there is a decision at the latest.
     pub max_windows: usize,
-    /// Whether the caller can tell when the server's compiler is done. If not, a server that begins
-    /// far below its level must stay level for longer.
+    /// Whether the caller can tell when the server's compiler is done. If not, a server whose
+    /// speed has changed must stay level for longer.
     pub sees_compiler: bool,
     /// The speed at which the program was steady after an earlier start.
     pub known: Option<KnownSpeed>,
@@ -269,6 +291,8 @@ pub struct KnownSpeed {
     pub speed: f64,
     /// The number of windows after which a later start is compared with this speed.
     pub windows: usize,
+    /// By how many per cent the cost rises if the gauge's system calls take 1% longer.
+    pub slope: f64,
 }
 
 impl Default for DetectorSettings {
@@ -303,6 +327,8 @@ pub struct PreviousWarmup {
     pub filling: usize,
     /// The final speed.
     pub speed: f64,
+    /// By how many per cent the cost rises if the gauge's system calls take 1% longer.
+    pub slope: f64,
 }
 
 /// A later start is compared with an earlier start after at least this many windows. The median of
@@ -316,7 +342,8 @@ impl DetectorSettings {
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time in which its caches filled before.
     /// - A server that is then as fast as after the earlier start is steady. A slower server is
-    ///   judged again, and without a compiler it must be level for one stretch.
+    ///   judged again. Without a compiler, it must be level for one stretch, or for five stretches
+    ///   if it is far slower.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
@@ -326,7 +353,7 @@ impl DetectorSettings {
             false => (0, self.stretch),
         };
         let windows = min_windows.max(previous.filling + 1).max(COMPARED);
-        let known = Some(KnownSpeed { speed: previous.speed, windows });
+        let known = Some(KnownSpeed { speed: previous.speed, windows, slope: previous.slope });
         Self { min_windows, level, known, ..*self }
     }
 }
@@ -397,9 +424,43 @@ mod tests {
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
-        assert_eq!(settle(noisy), (100, 0, Class::Flat));
+        assert_eq!(decided(&mut limited(600), noisy), Some((100, 0, Class::Flat)));
         let climbing = (0..).map(|i| 1000.0 * 1.03_f64.powi(i as i32) * wobble(i, 0.5));
         assert_eq!(settle(climbing), (100, 100, Class::NeverSteady));
+    }
+
+    /// Regression: on a quiet machine, a server whose caches filled in a second had a trend of 0.3%
+    /// per second afterwards. The trend was significant, so the server was never steady.
+    #[test]
+    fn a_trend_that_is_known_to_be_small_is_no_climb() {
+        let curve = |i: usize| 1.0 - 0.3 * (-(i as f64) / 4.0).exp();
+        let speed = |i: usize| 1000.0 * curve(i) * 1.0003_f64.powi(i as i32) * wobble(i, 0.005);
+        let (at, _, class) = decided(&mut limited(200), (0..).map(speed)).unwrap();
+        assert!(at <= 60 && class == Class::WarmedUp, "{at} {class:?}");
+    }
+
+    /// Regression: after three windows, a later start was adjusted by the usual slope, and the
+    /// earlier start by its own. On slower cores, a start that had not changed seemed 12% faster.
+    #[test]
+    fn a_later_start_is_compared_with_the_slope_of_the_earlier_start() {
+        let window = |i: usize, slowness: f64| {
+            let slowness = slowness * (1.0 + 0.05 * (i % 5) as f64);
+            GaugedWindow { speed: 1000.0 / slowness.powf(0.6), slowness }
+        };
+        let mut first = limited(100);
+        let settled = |detector: &mut SteadyDetector, slowness: f64| {
+            let mut states = (0..100).map(|i| detector.push(window(i, slowness)));
+            1 + states.position(|state| state != SteadyState::NotYet).unwrap()
+        };
+        let at = settled(&mut first, 1.0);
+        let before = first.summary(Class::Flat, 0, at);
+        let settings = DetectorSettings::default().for_restart(&before);
+        for slowness in [0.75, 1.3] {
+            let mut later = SteadyDetector::new(settings);
+            assert_eq!(settled(&mut later, slowness), COMPARED);
+            let speed = later.curve.level(COMPARED);
+            assert!((speed / 1000.0 - 1.0).abs() < 0.02, "{slowness}: {speed}");
+        }
     }
 
     /// Regression: a neighbour occasionally took most of a core for a second. Flat servers then
@@ -541,7 +602,7 @@ mod tests {
     #[test]
     fn nothing_is_decided_before_the_first_response() {
         let (class, needed, compiles, filling) = (Class::Flat, 10, false, 0);
-        let flat = PreviousWarmup { class, needed, compiles, filling, speed: 80.0 };
+        let flat = PreviousWarmup { class, needed, compiles, filling, speed: 80.0, slope: 1.5 };
         let first = DetectorSettings::default();
         for settings in [first, first.for_restart(&flat)] {
             let mut detector = SteadyDetector::new(settings);
@@ -598,7 +659,8 @@ mod tests {
             let settings = DetectorSettings::default();
             let again = |settings: DetectorSettings, class, needed, compiles| {
                 let speed = 9.0;
-                let previous = PreviousWarmup { class, needed, compiles, filling: 5, speed };
+                let previous =
+                    PreviousWarmup { class, needed, compiles, filling: 5, speed, slope: 1.2 };
                 settings.for_restart(&previous)
             };
             assert_eq!(again(settings, Class::NeverSteady, 30, true), settings);
@@ -606,11 +668,11 @@ mod tests {
             for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
                 let next = again(settings, class, 40, true);
                 assert_eq!((next.min_windows, next.level), (40, 30));
-                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40 }));
+                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40, slope: 1.2 }));
                 assert_eq!(again(settings, class, 300, true).min_windows, 100);
                 let next = again(settings, class, 40, false);
                 assert_eq!((next.min_windows, next.level), (0, 10));
-                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
+                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6, slope: 1.2 }));
             }
         }
     }

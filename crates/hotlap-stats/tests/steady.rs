@@ -33,7 +33,17 @@ impl Machine {
 
 /// Returns the number of windows after which the detector decides, and the decision.
 fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
-    let mut detector = SteadyDetector::new(DetectorSettings::default());
+    settle_within(100, machine, curve)
+}
+
+/// Like [`settle`], with this time limit in windows.
+fn settle_within(
+    max_windows: usize,
+    machine: &mut Machine,
+    curve: impl Fn(usize) -> f64,
+) -> (usize, Class) {
+    let settings = DetectorSettings { max_windows, ..DetectorSettings::default() };
+    let mut detector = SteadyDetector::new(settings);
     for i in 0.. {
         if let SteadyState::Settled { class, .. } = detector.push(machine.window(curve(i)).into()) {
             return (i + 1, class);
@@ -80,15 +90,16 @@ fn a_server_that_still_climbs_is_not_steady() {
     }
 }
 
-/// Regression: a server whose cost fell for 20 s was called flat or warmed up after 3 to 7 s. Among
-/// the many stretches of noise that are tried, some look level.
+/// Regression: a server whose cost fell for 20 s was called flat or warmed up after 3 to 7 s. The
+/// detector fits many lines, and noise makes some of them look level.
 #[test]
 fn a_server_that_climbs_slowly_is_not_steady() {
-    // The cost falls from three times to the final cost within 200 windows.
+    // Within 200 windows, the cost falls from three times the final cost to the final cost.
     let curve = |i: usize| 1000.0 / (1.0 + 2.0 * (1.0 - i as f64 / 200.0).max(0.0));
     for noise in [0.01, 0.03, 0.05] {
-        let decided = (0..100).map(|seed| settle(&mut Machine::new(seed, noise, 0.02), curve).0);
-        let early = decided.filter(|windows| *windows < 100).count();
-        assert!(early <= 8, "noise {noise}: {early} of 100 before the limit");
+        let machine = |seed| Machine::new(seed, noise, 0.02);
+        let decided = (0..50).map(|seed| settle_within(600, &mut machine(seed), curve).0);
+        let early = decided.filter(|windows| *windows < 190).count();
+        assert!(early <= 5, "noise {noise}: {early} of 50 settled before the end of the climb");
     }
 }

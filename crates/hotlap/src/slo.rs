@@ -31,9 +31,7 @@ fn goal(text: &str) -> Result<Objective, String> {
     let percentile: f64 =
         figure.strip_prefix('p').and_then(|number| number.parse().ok()).ok_or_else(form)?;
     if !(1.0..=99.99).contains(&percentile) {
-        return Err(format!(
-            "{figure} is not a percentile that hotlap can search for: use p1 to p99.99"
-        ));
+        return Err(format!("{figure} cannot be a goal: use a percentile from p1 to p99.99"));
     }
     if !limit.ends_with('s') {
         return Err(format!("the limit {limit:?} needs the unit us, ms or s: write {figure}<10ms"));
@@ -72,7 +70,7 @@ mod tests {
             ("p99<10", "needs the unit us, ms or s: write p99<10ms"),
             ("p99<10m", "needs the unit us, ms or s"),
             ("p99<0ms", "0 is too short"),
-            ("p100<1ms", "not a percentile that hotlap can search for"),
+            ("p100<1ms", "cannot be a goal"),
             ("max<1ms", "is not a goal"),
             ("p99<1ms,p99<2ms", "two limits for one figure"),
             ("errors<1%,errors<2%", "two limits"),

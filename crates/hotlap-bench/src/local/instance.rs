@@ -319,7 +319,8 @@ impl Between {
     }
 
     /// Returns the time of the gauge's system calls divided by their usual time. The first window
-    /// sets the usual time. Without a gauge, or if the CPU time is unknown, the result is 1.
+    /// of the run sets the usual time. Without a gauge, or if the CPU time is unknown, the result
+    /// is 1.
     fn slowness(&self, usual_call_ns: &OnceLock<f64>) -> f64 {
         let gauged = self.cpu_ns.and(self.gauged);
         gauged

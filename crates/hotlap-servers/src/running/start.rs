@@ -399,9 +399,9 @@ impl Starting<'_> {
         }
     }
 
-    /// Checks that the generator reaches a server that responded on this machine. The check fails
-    /// only if the sockets of the server's processes on this port are known, and the generator
-    /// reaches none of them.
+    /// Checks that the generator can reach a server that responded on this machine. The check fails
+    /// only if the sockets of the server's processes on this port are known, and the generator can
+    /// reach none of them.
     fn is_reached(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
         let on_port = sockets(process).into_iter().filter(|a| a.port() == port);
         let (reached, missed): (Vec<_>, Vec<_>) =

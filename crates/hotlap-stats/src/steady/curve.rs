@@ -20,7 +20,7 @@ pub enum Class {
 }
 
 /// A window with at least this share of the final level is near the final speed. The share is a
-/// convention (docs/rules.md, *Warm-up*: "within a tenth of its speed").
+/// convention.
 const NEAR: f64 = 0.9;
 
 /// A server is not flat if its first windows reach less than this share of the steady level, or

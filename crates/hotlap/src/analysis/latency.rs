@@ -1,9 +1,7 @@
 //! Merges request times over laps. Percentiles are never averaged and never computed from too few
 //! samples. They never hide requests without a response.
 
-use hotlap_stats::{
-    Censored, Concurrency, Histogram, Mean, Percentile, Survival, median, samples_suffice,
-};
+use hotlap_stats::{Censored, Concurrency, Histogram, Mean, Percentile, Survival, samples_suffice};
 
 use crate::model::Lap;
 
@@ -43,7 +41,7 @@ impl Times {
 
 /// Returns the quantile `q` of request times, or `None` if there are too few samples. `concurrency`
 /// limits how many requests one stall delays. A lower bound is always returned, because it is
-/// certain for these requests. Without the bound, readers would not see that the server hung.
+/// certain for these requests.
 pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
     let found = times.quantile(q);
     let is_certain =
@@ -51,73 +49,52 @@ pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Perce
     is_certain.then_some(found)
 }
 
-/// The quantiles that stalls of the machine change most.
-const HIGH: [f64; 3] = [0.9, 0.99, 0.999];
+/// The quantiles that stalls of the machine change most: p90, p99 and p99.9.
+pub const HIGH: [f64; 3] = [0.9, 0.99, 0.999];
 
-/// The p90, p99 and p99.9 of one lap.
-pub type HighPercentiles = [Percentile; HIGH.len()];
-
-/// Returns the high percentiles of one lap.
-pub fn high_percentiles(lap: &Times) -> HighPercentiles {
-    let survival = lap.survival();
-    HIGH.map(|q| survival.quantile(q))
-}
-
-/// A percentile is repeatable if its interval lies within this factor. The factor is a convention.
+/// A percentile is repeatable if the upper end of its interval is at most this many times the mean
+/// over laps. The factor is a convention.
 const RECURS: f64 = 2.0;
 
 /// The fewest laps for which an interval says anything.
-const FEWEST_LAPS: usize = 3;
+const FEWEST_LAPS: u32 = 3;
 
-/// Whether each high percentile of a server is repeatable.
+/// Whether another run would reproduce a percentile of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeatable {
-    /// Whether the laps agree.
-    laps_agree: [bool; HIGH.len()],
+    /// Whether the laps of this server agree, as do the laps of at least half of the servers.
+    do_laps_agree: bool,
     /// Whether the percentile is a lower bound in at least half of the laps.
-    is_mostly_bound: [bool; HIGH.len()],
+    is_mostly_bound: bool,
 }
 
 impl Repeatable {
-    /// Judges by the server's laps. `usual` contains the [`usual_spread`] of each percentile.
-    pub fn of(laps: &[HighPercentiles], usual: &[f64; HIGH.len()]) -> Self {
-        let agree = |place: usize| {
-            let half_width = |mean: Mean| mean.with_spread_from(usual[place]).half_width(0.95);
-            over_laps(laps, place).is_some_and(|mean| half_width(mean) <= RECURS.ln())
-        };
-        let bounds = |place: usize| laps.iter().filter(|lap| lap[place].is_lower_bound).count();
-        let places: [usize; HIGH.len()] = std::array::from_fn(|place| place);
+    /// Judges by the percentile in each lap of the server, and in each lap of all servers. If the
+    /// laps of most servers disagree, the laps of a few agree by chance.
+    pub fn of<'a>(own: &[Percentile], all: impl Iterator<Item = &'a [Percentile]>) -> Self {
+        let judged: Vec<bool> = all.filter_map(do_agree).collect();
+        let agreeing = judged.iter().filter(|agrees| **agrees).count();
+        let bounds = own.iter().filter(|lap| lap.is_lower_bound).count();
         Self {
-            laps_agree: places.map(agree),
-            is_mostly_bound: places.map(|place| bounds(place) * 2 >= laps.len()),
+            do_laps_agree: do_agree(own) == Some(true) && agreeing * 2 >= judged.len(),
+            is_mostly_bound: bounds > 0 && bounds * 2 >= own.len(),
         }
     }
 
-    /// Whether the high percentile at this place is repeatable. A lower bound also is if the server
-    /// hung in most laps.
-    pub fn includes(&self, place: usize, is_lower_bound: bool) -> bool {
-        self.laps_agree[place] || is_lower_bound && self.is_mostly_bound[place]
+    /// Returns whether the percentile over all laps is repeatable.
+    pub fn includes(self, is_lower_bound: bool) -> bool {
+        self.do_laps_agree || is_lower_bound && self.is_mostly_bound
     }
 }
 
-/// Returns the median of the servers' standard deviations over laps for each high percentile, on a
-/// log scale. No server is taken to vary less: of many servers, the three or four laps of some
-/// agree by chance (moderated variances, as in Smyth, "Linear models and empirical Bayes methods
-/// for assessing differential expression in microarray experiments", 2004).
-pub fn usual_spread<'a>(
-    servers: impl Iterator<Item = &'a [HighPercentiles]> + Clone,
-) -> [f64; HIGH.len()] {
-    std::array::from_fn(|place| {
-        let spread = |laps| Some(over_laps(laps, place)?.spread());
-        median(&servers.clone().filter_map(spread).collect::<Vec<_>>()).unwrap_or_default()
-    })
-}
-
-/// Returns the mean of a high percentile over laps, on a log scale. A lap counts as one value,
-/// because a percentile depends on the number of stalls, and not on the number of requests that
-/// each stall delayed.
-fn over_laps(laps: &[HighPercentiles], place: usize) -> Option<Mean> {
-    let logs = laps.iter().map(|lap| (lap[place].ns as f64).ln());
-    Mean::of((0..).zip(logs)).filter(|mean| mean.restarts as usize >= FEWEST_LAPS)
+/// Returns whether a percentile is alike in several laps. `None` if there are too few laps. Each
+/// lap counts as one value, because a percentile depends on the number of stalls, not on the number
+/// of requests that each stall delays. The interval is Student's 95% interval on a log scale.
+fn do_agree(laps: &[Percentile]) -> Option<bool> {
+    let logs = laps.iter().map(|lap| (lap.ns as f64).ln());
+    let mean = Mean::of((0..).zip(logs)).filter(|mean| mean.restarts >= FEWEST_LAPS)?;
+    let found = mean.exp(0.95);
+    Some(found.high <= RECURS * found.value)
 }
 
 /// Returns the share of each request in the requests that one stall of the server delays. One
@@ -156,57 +133,47 @@ pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
 
-    fn laps(of_us: &[u64]) -> Vec<HighPercentiles> {
-        let lap = |slowest_us: u64| {
-            let mut times = Times::default();
-            (0..980).for_each(|_| times.answered.record(50_000));
-            (0..20).for_each(|_| times.answered.record(slowest_us * 1_000));
-            high_percentiles(&times)
-        };
-        of_us.iter().copied().map(lap).collect()
+    fn laps(of_us: &[u64]) -> Vec<Percentile> {
+        of_us.iter().map(|us| Percentile { ns: us * 1_000, is_lower_bound: false }).collect()
     }
 
-    const P90: usize = 0;
-    const P99: usize = 1;
+    /// Returns whether a percentile is repeatable, given its value in each lap of several servers.
+    /// The first server is judged.
+    fn is_repeatable(servers: &[&[u64]]) -> bool {
+        let all: Vec<_> = servers.iter().map(|us| laps(us)).collect();
+        Repeatable::of(&all[0], all.iter().map(Vec::as_slice)).includes(false)
+    }
 
     /// Regression test: in two runs of one suite, the p99 of a server was 3.8 ms and 0.11 ms.
     #[test]
     fn a_percentile_of_laps_that_differ_is_not_repeatable() {
-        let is_repeatable = |of_us: &[u64], place| {
-            Repeatable::of(&laps(of_us), &[0.0; HIGH.len()]).includes(place, false)
-        };
-        assert!(is_repeatable(&[500, 600, 550, 450], P99));
-        assert!(!is_repeatable(&[500, 5_900, 7_200, 540], P99));
-        assert!(is_repeatable(&[500, 5_900, 7_200, 540], P90));
-        assert!(!is_repeatable(&[500, 500], P99), "two laps");
-        assert!(!is_repeatable(&[], P99));
+        assert!(is_repeatable(&[&[500, 600, 550, 450]]));
+        assert!(!is_repeatable(&[&[500, 5_900, 7_200, 540]]));
+        assert!(!is_repeatable(&[&[500, 500]]), "two laps");
+        assert!(!is_repeatable(&[&[]]));
     }
 
     /// Regression test: in ten runs on a noisy machine, three p99s of one server were printed: 3.7,
     /// 4.3 and 0.46 ms. Each time, the laps agreed by chance.
     #[test]
-    fn laps_that_agree_where_those_of_other_servers_do_not_agree_by_chance() {
-        let own = laps(&[3_140, 3_780, 4_210]);
-        let is_repeatable = |others: &[&[u64]]| {
-            let others: Vec<_> = others.iter().map(|us| laps(us)).collect();
-            let servers = others.iter().chain([&own]).map(Vec::as_slice);
-            Repeatable::of(&own, &usual_spread(servers)).includes(P99, false)
-        };
+    fn laps_of_one_server_agree_by_chance_if_those_of_most_servers_disagree() {
+        let own: &[u64] = &[3_140, 3_780, 4_210];
         let (wide, narrow): (&[u64], &[u64]) = (&[160, 6_750, 4_730], &[160, 170, 180]);
-        assert!(is_repeatable(&[]));
-        assert!(is_repeatable(&[narrow, wide]));
-        assert!(!is_repeatable(&[wide, wide]));
+        assert!(is_repeatable(&[own, wide]));
+        assert!(is_repeatable(&[own, narrow, wide]));
+        assert!(!is_repeatable(&[own, wide, wide]));
     }
 
     #[test]
-    fn a_lower_bound_is_repeatable_if_the_server_hung_in_most_laps() {
-        let hung = |us: u64, is_lower_bound| [Percentile { ns: us * 1_000, is_lower_bound }; 3];
-        let judged = |laps: &[HighPercentiles]| {
-            let found = Repeatable::of(laps, &[0.0; HIGH.len()]);
-            [found.includes(P99, true), found.includes(P99, false)]
+    fn a_lower_bound_is_repeatable_if_at_least_half_of_the_laps_have_one() {
+        let bound = |us: u64| Percentile { ns: us * 1_000, is_lower_bound: true };
+        let judged = |own: &[Percentile]| {
+            let found = Repeatable::of(own, std::iter::once(own));
+            [true, false].map(|is_lower_bound| found.includes(is_lower_bound))
         };
-        assert_eq!(judged(&[hung(900, true), hung(90, true), hung(2, false)]), [true, false]);
-        assert_eq!(judged(&[hung(900, true), hung(1, false), hung(2, false)]), [false; 2]);
+        assert_eq!(judged(&[&[bound(900), bound(90)], &laps(&[2, 3])[..]].concat()), [true, false]);
+        assert_eq!(judged(&[&[bound(900)], &laps(&[1, 2])[..]].concat()), [false; 2]);
+        assert_eq!(judged(&[]), [false; 2]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use hotlap_stats::{
 
 use super::bias::{self, Unsteady};
 use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
-use super::latency::{Repeatable, usual_spread};
+use super::latency::{HIGH, Repeatable};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Lap, Role, Run, Server};
 
@@ -86,13 +86,15 @@ impl Analysis {
         self.rests_on.mean(logs).map_or(0, |mean| mean.restarts)
     }
 
-    /// Returns whether another run would reproduce the high percentiles of a server. The ceiling is
-    /// faster than most servers, so the machine's stalls change its percentiles more.
-    pub fn repeatable(&self, server: usize) -> Repeatable {
-        let laps = |server: usize| &self.servers[server].response_laps[..];
+    /// Returns whether another run would reproduce each [`HIGH`] percentile of a server. The
+    /// ceiling does not count among the servers. It is faster than most of them, so the machine's
+    /// stalls change its percentiles more.
+    pub fn repeatable(&self, server: usize) -> [Repeatable; HIGH.len()] {
         let is_server = |other: &usize| Some(*other) != self.ceiling;
-        let usual = usual_spread((0..self.servers.len()).filter(is_server).map(laps));
-        Repeatable::of(laps(server), &usual)
+        std::array::from_fn(|place| {
+            let laps = |server: usize| &self.servers[server].response_laps[place][..];
+            Repeatable::of(laps(server), (0..self.servers.len()).filter(is_server).map(laps))
+        })
     }
 
     fn noise_in(&self, measure: Measure) -> Option<Effect> {

@@ -8,11 +8,13 @@ use hotlap_bench::validity::is_failing;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::{Failures, OpenLoop};
 use hotlap_observe::HardwareCounts;
-use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median, totals};
+use hotlap_stats::{
+    Concurrency, Estimate, Percentile, Rank, Reading, Share, Survival, median, totals,
+};
 
 use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
-use super::latency::{HighPercentiles, Times, high_percentiles, known, stall_shares};
+use super::latency::{HIGH, Times, known, stall_shares};
 use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
@@ -61,7 +63,7 @@ pub struct MeasuredServer {
     /// Response times at the common rate over all laps that count, and the common rate.
     pub response: Option<(Times, f64)>,
     /// The high percentiles of response times at the common rate, in each lap that counts.
-    pub response_laps: Vec<HighPercentiles>,
+    pub response_laps: [Vec<Percentile>; HIGH.len()],
     /// How the common rate compares with the rate of responses, over laps at the common rate.
     pub open_loop: Option<OpenLoop>,
     /// The figures of each request, in the order of the load. Empty if the load has one request.
@@ -111,12 +113,18 @@ impl MeasuredServer {
         let (main, paced): (Vec<&Lap>, Vec<&Lap>) =
             laps.iter().copied().partition(|lap| run.is_main(lap));
         let wrong = laps.iter().map(|lap| wrong(lap)).sum();
-        // The few laps without a wrong response would give a level that nobody should quote.
+        // Laps with a wrong response are excluded. A level from the other laps would hide how often
+        // the server fails.
         let is_faulty = wrong > 0 && is_failing(laps.iter().map(|lap| &lap.outcome));
         let counts = |lap: &&Lap| lap.counts() && !is_faulty;
         let good: Vec<&Lap> = main.iter().copied().filter(counts).collect();
         let paced: Vec<&Lap> =
             paced.into_iter().filter(counts).filter(|lap| has_responses(lap)).collect();
+        let by_lap: Vec<Survival> = paced
+            .iter()
+            .map(|lap| Times::of(lap, true))
+            .map(|(answered, censored)| Survival::new(answered, censored))
+            .collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let generator_limited = limited * 2 > good.len();
         let (mut readings, rests_on_unanswered) =
@@ -153,10 +161,7 @@ impl MeasuredServer {
                 .last()
                 .and_then(|lap| lap.rate())
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
-            response_laps: paced
-                .iter()
-                .map(|lap| high_percentiles(&Times::merged([Times::of(lap, true)])))
-                .collect(),
+            response_laps: HIGH.map(|q| by_lap.iter().map(|lap| lap.quantile(q)).collect()),
             open_loop: OpenLoop::over(paced.iter().map(|lap| &lap.outcome)),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used,

@@ -31,7 +31,10 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let is_search = after.runs[0].is_search();
     if let Some(text) = mismatched(&args.fail_if, &rules, is_search) {
         return usage(match is_search {
-            true => format!("--fail-if {text:?}: for a search, use a rule like \"capacity -5%\""),
+            true => format!(
+                "--fail-if {text:?} does not apply to `hotlap capacity`: use a rule \
+                 like \"capacity -5%\""
+            ),
             false => format!("--fail-if {text:?} needs runs of `hotlap capacity`"),
         });
     }

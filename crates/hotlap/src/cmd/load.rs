@@ -33,9 +33,9 @@ const POLL: Duration = Duration::from_millis(50);
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(script) = &args.script {
         return usage(format!(
-            "{}: Lua scripts are not supported, since they cost more than the request itself. \
-             Use --method, --header and --body, or --requests-file for several requests with \
-             weights",
+            "{}: hotlap does not run Lua scripts, because a script can cost CPU time for every \
+             request. Use --method, --header and --body, or --requests-file for several requests \
+             with weights",
             script.display()
         ));
     }
@@ -149,7 +149,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         && rate * time.as_secs_f64() < 1.0
     {
         return usage(format!(
-            "at {rate} requests/s, no request is due within {} s: use -d {}s or more",
+            "{rate} requests/s for {} s make less than one request: use -d {}s or more",
             time.as_secs_f64(),
             (1.0 / rate).ceil()
         ));

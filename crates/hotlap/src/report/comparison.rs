@@ -100,7 +100,8 @@ pub struct MeasureChange {
     pub before: Option<Figure>,
     /// The level in the later runs.
     pub after: Option<Figure>,
-    /// The ratio of `after` to `before`, and the verdict.
+    /// The ratio of the later level to the earlier one, and the verdict. If `is_relative` is true,
+    /// both levels are divided by the ceiling's.
     #[serde(flatten)]
     pub found: MeasureVerdict,
     /// Whether the ratio and the verdict are relative to the change of the ceiling.

@@ -166,7 +166,8 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
     if !env.is_empty() {
         let env: Vec<&str> = env.into_iter().map(String::as_str).collect();
         notes.push(format!(
-            "Measured with {}, so that the profile shows the names of compiled functions.",
+            "hotlap set {} for these laps, so that the profile shows the names of compiled \
+             functions.",
             env.join(", ")
         ));
     }

@@ -134,7 +134,8 @@ const COLUMNS: &[LapColumn] = &[
     ("doubts", |l| json!(l.doubts.join("; "))),
 ];
 
-/// Lists the responses to each of several generators. Empty if there was only one generator.
+/// Lists how many correct responses each generator received. Empty if there was only one
+/// generator.
 fn by_generator(lap: &LapView) -> String {
     lap.generators.iter().map(|own| count(own.responses)).collect::<Vec<_>>().join(" + ")
 }

@@ -27,11 +27,12 @@ pub struct Latency {
     pub stdev: Option<Figure>,
     /// The median, in milliseconds.
     pub p50: Option<Figure>,
-    /// The 90th percentile, in milliseconds.
+    /// The 90th percentile, in milliseconds. `null` if there are too few samples, or if another run
+    /// would probably not reproduce the percentile at the common rate.
     pub p90: Option<Figure>,
-    /// The 99th percentile, in milliseconds. `null` if there are too few samples.
+    /// The 99th percentile, in milliseconds. `null` in the same cases as `p90`.
     pub p99: Option<Figure>,
-    /// The 99.9th percentile, in milliseconds. `null` if there are too few samples.
+    /// The 99.9th percentile, in milliseconds. `null` in the same cases as `p90`.
     pub p999: Option<Figure>,
     /// The maximum, in milliseconds.
     pub max: Option<Figure>,
@@ -68,11 +69,16 @@ impl Latency {
     }
 
     /// Removes high percentiles that another run would probably not reproduce.
-    pub fn that_recurs(self, repeatable: &Repeatable) -> Self {
-        let kept = |figure: Option<Figure>, place| {
-            figure.filter(|figure| repeatable.includes(place, figure.is_lower_bound))
+    pub fn that_recurs(self, [p90, p99, p999]: [Repeatable; 3]) -> Self {
+        let kept = |figure: Option<Figure>, repeatable: Repeatable| {
+            figure.filter(|figure| repeatable.includes(figure.is_lower_bound))
         };
-        Self { p90: kept(self.p90, 0), p99: kept(self.p99, 1), p999: kept(self.p999, 2), ..self }
+        Self {
+            p90: kept(self.p90, p90),
+            p99: kept(self.p99, p99),
+            p999: kept(self.p999, p999),
+            ..self
+        }
     }
 
     /// Lists known latencies: `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`. Empty if none is known.
@@ -160,7 +166,7 @@ pub struct RequestRow {
     pub rate: Option<f64>,
     /// The median, in milliseconds. `null` if there are too few samples.
     pub p50: Option<Figure>,
-    /// The 99th percentile, in milliseconds. `null` if there are too few samples.
+    /// The 99th percentile, in milliseconds. `null` in the same cases as `p90`.
     pub p99: Option<Figure>,
 }
 

@@ -265,7 +265,7 @@ impl Row {
             service: Latency::of(&measured.service, concurrency(load.rate)),
             response: response.map(|(times, rate)| {
                 let latency = Latency::of(times, concurrency(Some(*rate)));
-                latency.that_recurs(&analysis.repeatable(index))
+                latency.that_recurs(analysis.repeatable(index))
             }),
             open_loop: measured.open_loop.map(|found| OpenLoopView::of(found, rounded)),
             rss_mb: level(Measure::Memory),

@@ -61,7 +61,10 @@ fn no_figures(run: &Run, analysis: &Analysis) -> Vec<String> {
     let is_own = |lap: &&Lap| lap.load == analysis.load && run.is_main(lap);
     let is_lap_valid = run.laps.iter().filter(is_own).any(Lap::counts);
     let why = match analysis.servers.iter().map(|s| s.laps.1).sum::<u32>() {
-        _ if is_lap_valid => "Too many responses were wrong, so there are no figures.".to_owned(),
+        _ if is_lap_valid => {
+            "Too many requests failed, some with wrong responses, so there are no figures."
+                .to_owned()
+        }
         0 => "No lap was finished, so there are no figures.".to_owned(),
         1 => "The only lap failed a validity check, so there are no figures.".to_owned(),
         n => format!("All {n} laps failed a validity check, so there are no figures."),

@@ -108,7 +108,7 @@ struct Burst {
     load: Between,
     /// CPU time in the pause, as a share of the CPU time in the burst.
     background: f64,
-    /// The factor by which slow cores raised a typical server's cost.
+    /// The gauge divided by its usual value: larger if the cores are slower. 1 if unknown.
     slowness: f64,
 }
 
@@ -121,7 +121,7 @@ impl Burst {
     /// time is unknown.
     fn cost_ns(&self) -> f64 {
         let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
-        self.load.cost_ns().unwrap_or_else(wall_ns) / self.slowness
+        self.load.cost_ns().unwrap_or_else(wall_ns) / self.slowness.powf(USUAL_SLOPE)
     }
 
     /// The burst's requests/s, repeated for each window that the burst lasted.
@@ -379,7 +379,7 @@ impl Instance {
         }
         let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
         let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
-        let slowness = under_load.slowness(&self.run.usual_call_ns).powf(USUAL_SLOPE);
+        let slowness = under_load.slowness(&self.run.usual_call_ns);
         Ok(Burst { load: under_load, background, slowness })
     }
 }

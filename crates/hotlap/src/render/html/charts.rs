@@ -125,7 +125,7 @@ pub fn levels<'a>(
     let (names, series) = dots(table, palette, of);
     let known = series.iter().flat_map(|s| &s.points).any(|p| p.span.is_some());
     let mut note = match known {
-        true => "A dot is the estimate, the line its 95% interval.".to_owned(),
+        true => "A dot is the estimate. The line is its 95% interval.".to_owned(),
         false => "A dot is the estimate. Too few restarts count for an interval.".to_owned(),
     };
     if around.is_some() {

@@ -240,9 +240,10 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
     let is_search = question == Question::Capacity;
     match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
         None => Ok(rules),
-        Some((text, _)) if is_search => {
-            usage(format!("--fail-if {text:?}: for a search, use a rule like \"capacity -5%\""))
-        }
+        Some((text, _)) if is_search => usage(format!(
+            "--fail-if {text:?} does not apply to `hotlap capacity`: use a rule \
+                 like \"capacity -5%\""
+        )),
         Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
     }
 }
