@@ -238,9 +238,10 @@ struct Measured {
     /// Whether each server was still warming up: first the one without extra work, then the one
     /// with it.
     unsteady: [bool; 2],
-    /// The CPU time per request of the first server, in microseconds.
-    cost_us: f64,
-    /// The CPU time per request of the second server, divided by the first server's.
+    /// The CPU time per request of both servers, in microseconds.
+    costs_us: [f64; 2],
+    /// The CPU time per request of the second server, divided by the first server's. `None` if one
+    /// restart gives no interval.
     ratio: Option<Estimate>,
     /// Whether the two servers got a verdict.
     is_called: bool,
@@ -274,7 +275,8 @@ fn hotlap(seconds: u64, connections: u64, commands: [&[String]; 2]) -> Measured 
     };
     Measured {
         unsteady: ["without", "with"].map(is_unsteady),
-        cost_us: row("without")["cpu_us"]["value"].as_f64().unwrap_or(f64::NAN),
+        costs_us: ["without", "with"]
+            .map(|name| row(name)["cpu_us"]["value"].as_f64().unwrap_or(f64::NAN)),
         ratio: ratio("value")
             .zip(ratio("low"))
             .zip(ratio("high"))
@@ -345,7 +347,7 @@ fn measure(program: &Program, seconds: u64, connections: u64, [base, extra]: [u6
         servers[1].extend(["--timed".to_owned(), timed.to_string_lossy().into_owned()]);
     }
     let measured = hotlap(seconds, connections, [&servers[0], &servers[1]]);
-    let found_us = measured.ratio.map(|ratio| difference(measured.cost_us, &ratio));
+    let found_us = measured.ratio.map(|ratio| difference(measured.costs_us[0], &ratio));
     Case {
         lang: program.lang.clone(),
         seconds,
@@ -392,7 +394,8 @@ fn warm(options: &Options) {
         for run in 1..=runs {
             let servers = [program.with(&[]), program.with(args)];
             let found = hotlap(seconds, 64, [&servers[0], &servers[1]]);
-            let ratio = found.ratio.map_or(f64::NAN, |ratio| ratio.value);
+            let [without_us, with_us] = found.costs_us;
+            let ratio = with_us / without_us;
             let is_right = (ratio - 1.0).abs() <= RIGHT;
             eprintln!("run {run}: {what}: {ratio:.3}, still warming up: {:?}", found.unsteady);
             called += u64::from(found.unsteady[1]);
@@ -421,7 +424,7 @@ fn calls(options: &Options) {
             const MANY: u64 = 20_000;
             let round_us = program.alone_us(MANY) / MANY as f64;
             let cost_us =
-                *cost.get_or_insert_with(|| hotlap(seconds, 64, [&plain, &plain]).cost_us);
+                *cost.get_or_insert_with(|| hotlap(seconds, 64, [&plain, &plain]).costs_us[0]);
             let rounds = (cost_us * percent / 100.0 / round_us).round() as u64;
             let measured = hotlap(seconds, 64, [&plain, &program.server(0, rounds)]);
             let call = Call {
@@ -429,7 +432,7 @@ fn calls(options: &Options) {
                 seconds,
                 run,
                 extra_percent: percent,
-                known: 1.0 + rounds as f64 * round_us / measured.cost_us,
+                known: 1.0 + rounds as f64 * round_us / measured.costs_us[0],
                 ratio: measured.ratio.map(interval),
                 is_called: measured.is_called,
             };
