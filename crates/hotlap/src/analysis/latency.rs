@@ -72,11 +72,11 @@ impl Repeatable {
     /// Judges by the percentile in each lap of the server, and in each lap of all servers. If the
     /// laps of most servers disagree, the laps of a few agree by chance.
     pub fn of<'a>(own: &[Percentile], all: impl Iterator<Item = &'a [Percentile]>) -> Self {
-        let judged: Vec<bool> = all.filter_map(do_agree).collect();
-        let agreeing = judged.iter().filter(|agrees| **agrees).count();
+        let servers: Vec<bool> = all.filter(|laps| !laps.is_empty()).map(do_agree).collect();
+        let agreeing = servers.iter().filter(|agrees| **agrees).count();
         let bounds = own.iter().filter(|lap| lap.is_lower_bound).count();
         Self {
-            do_laps_agree: do_agree(own) == Some(true) && agreeing * 2 >= judged.len(),
+            do_laps_agree: do_agree(own) && agreeing * 2 >= servers.len(),
             is_mostly_bound: bounds > 0 && bounds * 2 >= own.len(),
         }
     }
@@ -87,14 +87,15 @@ impl Repeatable {
     }
 }
 
-/// Returns whether a percentile is alike in several laps. `None` if there are too few laps. Each
-/// lap counts as one value, because a percentile depends on the number of stalls, not on the number
-/// of requests that each stall delays. The interval is Student's 95% interval on a log scale.
-fn do_agree(laps: &[Percentile]) -> Option<bool> {
+/// Returns whether a percentile is alike in all laps. Too few laps do not agree. Each lap
+/// counts as one value, because a percentile depends on the number of stalls, not on the number of
+/// requests that each stall delays. The interval is Student's 95% interval on a log scale.
+fn do_agree(laps: &[Percentile]) -> bool {
     let logs = laps.iter().map(|lap| (lap.ns as f64).ln());
-    let mean = Mean::of((0..).zip(logs)).filter(|mean| mean.restarts >= FEWEST_LAPS)?;
-    let found = mean.exp(0.95);
-    Some(found.high <= RECURS * found.value)
+    Mean::of((0..).zip(logs)).filter(|mean| mean.restarts >= FEWEST_LAPS).is_some_and(|mean| {
+        let found = mean.exp(0.95);
+        found.high <= RECURS * found.value
+    })
 }
 
 /// Returns the share of each request in the requests that one stall of the server delays. One
@@ -162,6 +163,7 @@ mod tests {
         assert!(is_repeatable(&[own, wide]));
         assert!(is_repeatable(&[own, narrow, wide]));
         assert!(!is_repeatable(&[own, wide, wide]));
+        assert!(!is_repeatable(&[own, &[300], &[400, 410]]), "two servers have too few laps");
     }
 
     #[test]
