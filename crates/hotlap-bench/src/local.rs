@@ -461,17 +461,12 @@ fn refusal(servers: usize, loads: &[Load], needed: u64, hard: Option<u64>) -> St
     let threads = loads.iter().map(|load| load.shape.threads).max().unwrap_or(1);
     let room = usize::try_from(hard.unwrap_or(0)).unwrap_or(usize::MAX).saturating_sub(BESIDES);
     let fits = (room / servers.max(1)).saturating_sub(A_THREAD * threads);
+    let raise = format!("let root raise the limit (sudo prlimit --pid $$ --nofile={needed})");
     let remedy = match (hard, fits) {
         (None, _) => "use fewer connections".to_owned(),
-        (_, 0) => format!("let root raise the limit (sudo prlimit --pid $$ --nofile={needed})"),
-        (_, 1) => format!(
-            "let root raise the limit (sudo prlimit --pid $$ --nofile={needed}), or use 1 connection"
-        ),
-        (_, fits) => {
-            format!(
-                "let root raise the limit (sudo prlimit --pid $$ --nofile={needed}), or use at most {fits} connections"
-            )
-        }
+        (_, 0) => raise,
+        (_, 1) => format!("{raise}, or use 1 connection"),
+        (_, fits) => format!("{raise}, or use at most {fits} connections"),
     };
     let servers = match servers {
         1 => "1 server".to_owned(),

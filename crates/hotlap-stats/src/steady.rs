@@ -187,9 +187,7 @@ impl SteadyDetector {
     /// Returns the number of last windows in the shortest precise line. `None` if no line is
     /// precise, or if the trend of this line is too large.
     fn settled_over(&self) -> Option<usize> {
-        let DetectorSettings { tolerance, .. } = self.settings;
-        let (n, line) = self.known_to(self.shortest_line(), tolerance / 2.0)?;
-        // The decision is tried at each window, so the slope plus its error must be small.
+        let (n, line) = self.known_to(self.shortest_line(), self.settings.tolerance / 2.0)?;
         self.is_within(&line).then_some(n)
     }
 

@@ -29,7 +29,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let [before, after] = both(args)?;
     let is_search = after.runs[0].is_search();
-    if let Some(text) = mismatched(&args.fail_if, &rules, is_search) {
+    if let Some(text) = Rule::mismatched(&args.fail_if, &rules, is_search) {
         return usage(match is_search {
             true => format!(
                 "--fail-if {text:?} does not apply to `hotlap capacity`: use a rule \
@@ -54,13 +54,6 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let ruling = Ruling::on_change(&comparison, &rules);
     ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
-}
-
-/// Returns the first rule that does not fit the runs. Capacity rules are for searches, and all
-/// other rules are for other runs.
-fn mismatched<'a>(texts: &'a [String], rules: &[Rule], is_search: bool) -> Option<&'a String> {
-    let mut both = texts.iter().zip(rules);
-    both.find(|(_, rule)| rule.is_about_capacity() != is_search).map(|(text, _)| text)
 }
 
 /// The runs on one side of a comparison, and their name in messages.

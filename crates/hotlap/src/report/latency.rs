@@ -166,7 +166,7 @@ pub struct RequestRow {
     pub rate: Option<f64>,
     /// The median, in milliseconds. `null` if there are too few samples.
     pub p50: Option<Figure>,
-    /// The 99th percentile, in milliseconds. `null` in the same cases as `p90`.
+    /// The 99th percentile, in milliseconds. `null` if there are too few samples.
     pub p99: Option<Figure>,
 }
 

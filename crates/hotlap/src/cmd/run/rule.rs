@@ -126,6 +126,17 @@ impl Rule {
         })
     }
 
+    /// Returns the first text whose rule does not fit the runs. Capacity rules are for searches,
+    /// and all other rules are for other runs.
+    pub fn mismatched<'a>(
+        texts: &'a [String],
+        rules: &[Self],
+        is_search: bool,
+    ) -> Option<&'a String> {
+        let mut both = texts.iter().zip(rules);
+        both.find(|(_, rule)| rule.is_about_capacity() != is_search).map(|(text, _)| text)
+    }
+
     /// Whether the rule is about the capacity that a search found.
     pub fn is_about_capacity(self) -> bool {
         self.measure.is_none()

@@ -238,13 +238,13 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let is_search = question == Question::Capacity;
-    match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
+    match Rule::mismatched(&args.fail_if, &rules, is_search) {
         None => Ok(rules),
-        Some((text, _)) if is_search => usage(format!(
-            "--fail-if {text:?} does not apply to `hotlap capacity`: use a rule \
-                 like \"capacity -5%\""
+        Some(text) if is_search => usage(format!(
+            "--fail-if {text:?} does not apply to `hotlap capacity`: use a rule like \"capacity \
+             -5%\""
         )),
-        Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
+        Some(text) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
     }
 }
 
