@@ -237,6 +237,11 @@ impl Connection {
             request.due_ns = (request.due_ns + pause_ns).min(now);
             request.sent_ns = (request.sent_ns + pause_ns).min(now);
         }
+        if let Machine::Http2(http2) = &mut self.machine
+            && let Some(since_ns) = &mut http2.blocked_since_ns
+        {
+            *since_ns = (*since_ns + pause_ns).min(now);
+        }
     }
 
     /// Returns the phase of the oldest request.

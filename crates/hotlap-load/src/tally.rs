@@ -169,7 +169,9 @@ impl Tally {
         let service_ns = now_ns - request.sent_ns;
         self.responses += 1;
         self.bytes.responses += bytes;
-        self.bytes.largest = self.bytes.largest.max(bytes);
+        if bytes > self.bytes.largest {
+            self.larger(bytes);
+        }
         self.service_time.record(service_ns);
         self.tick.responses += 1;
         self.tick.sum_ns += service_ns;
@@ -303,6 +305,12 @@ impl Tally {
         if let Some(own) = self.by_request.get_mut(request) {
             record(&mut own.censored);
         }
+    }
+
+    /// Keeps the size of the largest response. Responses rarely grow, so this is not inlined.
+    #[cold]
+    fn larger(&mut self, bytes: u64) {
+        self.bytes.largest = bytes;
     }
 
     /// Ends the ticks that have passed.

@@ -29,6 +29,9 @@ pub(crate) struct Http2 {
     has_answered: bool,
     /// The time at which bytes last arrived.
     pub(crate) received_ns: u64,
+    /// When a check for timeouts first found that the server allows no stream on the idle
+    /// connection. `None` if the last check found otherwise.
+    pub(crate) blocked_since_ns: Option<u64>,
 }
 
 /// The stream of a request.
@@ -90,6 +93,7 @@ impl Http2 {
             goaway: None,
             has_answered: false,
             received_ns: 0,
+            blocked_since_ns: None,
         };
         http2.client.open(&mut http2.out);
         http2

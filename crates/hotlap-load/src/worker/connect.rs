@@ -253,13 +253,13 @@ impl Worker {
     /// timeout. Such a connection has no request in flight that could time out.
     fn find_blocked(&mut self, number: usize, now: u64) {
         let needs_room = self.stage >= Stage::Unmeasured && self.requests.left > 0;
-        let slot = &mut self.slots[number];
-        let has_room = slot.conn.http2().is_none() || slot.conn.has_room(1);
+        let has_room = self.slots[number].conn.has_room(1);
+        let Some(http2) = self.slots[number].conn.http2_mut() else { return };
         if !needs_room || has_room {
-            slot.blocked_since_ns = None;
+            http2.blocked_since_ns = None;
             return;
         }
-        let since_ns = *slot.blocked_since_ns.get_or_insert(now);
+        let since_ns = *http2.blocked_since_ns.get_or_insert(now);
         if now.saturating_sub(since_ns) >= self.timeout_ns {
             let why = "the server allows no stream (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
             self.fail_in(number, Failure::Timeout, Phase::Send, now, why);

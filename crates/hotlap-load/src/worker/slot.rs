@@ -45,9 +45,6 @@ pub(super) struct Slot {
     /// When the first attempt to connect that found the server's accept queue full began. `None`
     /// once an attempt has succeeded or failed.
     pub(super) queue_full_since_ns: Option<u64>,
-    /// When a check for timeouts first found that the server allows no stream on the idle
-    /// connection. `None` if the last check found otherwise.
-    pub(super) blocked_since_ns: Option<u64>,
     /// Whether the slot is in the list of free slots.
     pub(super) is_listed: bool,
     /// Whether the slot has been open, or has failed, at least once.
@@ -79,7 +76,6 @@ impl Slot {
             generation: 0,
             failed: 0,
             queue_full_since_ns: None,
-            blocked_since_ns: None,
             is_listed: false,
             is_settled: false,
             opens_per_request: false,
@@ -110,7 +106,6 @@ impl Slot {
         self.socket = None;
         self.tls = None;
         self.unsent = Vec::new();
-        self.blocked_since_ns = None;
         self.conn.reset();
         self.generation = self.generation.wrapping_add(1);
         self.state = State::Down;
@@ -175,7 +170,6 @@ impl Slot {
         self.conn.shift(pause_ns, now);
         self.since_ns = shift(self.since_ns);
         self.queue_full_since_ns = self.queue_full_since_ns.map(shift);
-        self.blocked_since_ns = self.blocked_since_ns.map(shift);
     }
 
     /// Sends bytes, and keeps the bytes that do not fit. Returns the number of bytes sent.
