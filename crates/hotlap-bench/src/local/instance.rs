@@ -193,6 +193,8 @@ pub(super) struct WarmupProfile {
     pub service: Duration,
     /// Whether a compiler was seen.
     compiles: bool,
+    /// Whether the server became cheaper because its load paused.
+    needs_pauses: bool,
     /// The median cost of the last bursts at the usual speed of the cores, in nanoseconds. `None`
     /// if there were too few bursts.
     burst_ns: Option<f64>,

@@ -8,7 +8,11 @@
 //! server that has only seen steady load takes other paths when the load pauses, and its code is
 //! compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs. For
 //! the first three seconds of the laps, its compiler was busy (2026-11-24).
+//!
+//! hotlap does not know every compiler. Every other server is therefore loaded briefly many times,
+//! with a pause after each load. If the server becomes cheaper, it needs the pauses in each start.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use hotlap_load::Outcome;
@@ -57,6 +61,15 @@ const BURSTS: usize = 3;
 
 /// A cost that falls by less than this share counts as steady.
 const FALL: f64 = 0.05;
+
+/// The length of a load, and of the pause after it, that show whether a server without a known
+/// compiler becomes cheaper by pauses. The costs of [`SUMS`] sums of [`A_SUM`] loads are compared.
+const BRIEF: Duration = Duration::from_millis(6);
+const A_SUM: usize = 10;
+const SUMS: usize = 6;
+
+/// Sums vary more than bursts, because they contain less load, so their cost must fall by more.
+const FALL_OF_SUMS: f64 = 0.1;
 
 /// The result of a steady load that lasts until the server's cost is level.
 struct Climb {
@@ -113,6 +126,12 @@ struct Burst {
 }
 
 impl Burst {
+    /// Returns the sum of loads, without their pauses. `None` without a load.
+    fn of(loads: &[Between], usual_call_ns: &OnceLock<f64>) -> Option<Self> {
+        let load = Between::sum(loads)?;
+        Some(Self { load, background: 0.0, slowness: load.slowness(usual_call_ns) })
+    }
+
     /// The shortest time limit for bursts. All bursts of one comparison fit into this time.
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
@@ -147,6 +166,14 @@ fn length(windows: &[Between]) -> Duration {
 fn level_ns(bursts: &[Burst]) -> Option<f64> {
     let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
+}
+
+/// Returns the cost of the last two of [`SUMS`] sums, in nanoseconds, if it is lower than before.
+/// The cost before is `before_ns` or the cost of the second sum, whichever is higher.
+fn fallen_ns(sums: &[Burst], before_ns: f64) -> Option<f64> {
+    let [_, second, .., last_but_one, last] = sums else { return None };
+    let last_ns = f64::midpoint(last_but_one.cost_ns(), last.cost_ns());
+    (last_ns < before_ns.max(second.cost_ns()) * (1.0 - FALL_OF_SUMS)).then_some(last_ns)
 }
 
 /// Whether the cost of bursts no longer falls, and no background work is left. If the last bursts
@@ -222,13 +249,27 @@ impl Instance {
             burst_ns = level_ns(&bursts);
             curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
         }
-        let Climb { detector, windows, since, class, outcome, count } = climb;
-        self.known[load] = Some(WarmupProfile {
+        let Climb { detector, windows, mut since, mut class, outcome, count } = climb;
+        let mut profile = WarmupProfile {
             steady: detector.summary(class, since, windows.len()),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
             compiles,
+            needs_pauses: false,
             burst_ns,
-        });
+        };
+        let may_need_pauses = earlier.is_none_or(|earlier| earlier.needs_pauses);
+        if !compiles && class != Class::NeverSteady && may_need_pauses {
+            let limit = limit.saturating_sub(length(&windows));
+            let sums = self.pause_often(load, &windows, limit)?;
+            profile.needs_pauses = !sums.is_empty();
+            if profile.needs_pauses {
+                let loads: Vec<Between> = sums.iter().map(|sum| sum.load).collect();
+                curve.extend(loads.iter().map(per_second));
+                alone_cost_ns = alone(&loads);
+                (since, class) = (curve.len() - SUMS, Class::WarmedUp);
+            }
+        }
+        self.known[load] = Some(profile);
         let steady_ms = since as f64 * window_ms;
         let (uncounted, tls) = (self.uncounted.clone(), outcome.tls);
         Ok(Warmup {
@@ -359,6 +400,49 @@ impl Instance {
         Ok(bursts)
     }
 
+    /// Loads a server briefly many times, with pauses, until its cost no longer falls. Returns the
+    /// sums of the loads. Returns none if the cost did not fall, or if the server does not answer
+    /// fast enough for such pauses.
+    fn pause_often(
+        &mut self,
+        load: usize,
+        before: &[Between],
+        limit: Duration,
+    ) -> Result<Vec<Burst>, Trouble> {
+        let last = &before[before.len() - before.len().min(ALONE_WINDOWS)..];
+        let mut level_ns = Burst::of(last, &self.run.usual_call_ns).map_or(0.0, |b| b.cost_ns());
+        let (began, mut sums, mut has_fallen) = (Instant::now(), Vec::new(), false);
+        self.held = None;
+        while !self.is_elsewhere() && began.elapsed() < limit {
+            for _ in 0..SUMS {
+                let Some(sum) = self.brief_loads(load)? else { return Ok(Vec::new()) };
+                sums.push(sum);
+            }
+            match fallen_ns(&sums[sums.len() - SUMS..], level_ns) {
+                Some(last_ns) => (level_ns, has_fallen) = (last_ns, true),
+                None => break,
+            }
+        }
+        self.forget_lap();
+        Ok(if has_fallen { sums } else { Vec::new() })
+    }
+
+    /// Loads a server briefly [`A_SUM`] times. Returns `None` once requests are still in flight
+    /// after a pause.
+    fn brief_loads(&mut self, load: usize) -> Result<Option<Burst>, Trouble> {
+        let mut loads = Vec::new();
+        for _ in 0..A_SUM {
+            let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], BRIEF)?;
+            loads.push(Between::of(&before, &after));
+            if !self.held.as_ref().is_some_and(|held| held.is_idle) {
+                self.forget_lap();
+                return Ok(None);
+            }
+            interrupt::sleep(BRIEF, &self.run.stop);
+        }
+        Ok(Burst::of(&loads, &self.run.usual_call_ns))
+    }
+
     /// Loads a server on new connections, then waits until it is idle.
     fn burst(&mut self, load: usize) -> Result<Burst, Trouble> {
         self.held = None;
@@ -401,8 +485,6 @@ fn alone(windows: &[Between]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
-
     use hotlap_observe::Gauged;
 
     use super::*;
@@ -444,6 +526,18 @@ mod tests {
         slow.iter_mut().take(3).for_each(|burst| burst.slowness = 1.2);
         assert!(are_steady(&slow), "the cores were slow at first");
         assert!(are_steady(&bursts(&[600, 300, 60, 60, 61, 60, 62, 60], 0.0)));
+    }
+
+    #[test]
+    fn a_server_becomes_cheaper_by_pauses_if_later_loads_cost_less() {
+        let fallen = |costs_us: &[u64], before_us: f64| {
+            fallen_ns(&bursts(costs_us, 0.0), before_us * 1e3).map(|ns| ns / 1e3)
+        };
+        assert_eq!(fallen(&[140, 140, 141, 139, 60, 60], 140.0), Some(60.0), "after 40 pauses");
+        assert_eq!(fallen(&[70, 60, 60, 60, 61, 60], 140.0), Some(60.5), "after 10 pauses");
+        assert_eq!(fallen(&[180, 60, 62, 60, 61, 60], 60.0), None, "new connections");
+        assert_eq!(fallen(&[64, 61, 66, 62, 61, 58], 57.0), None, "noise");
+        assert_eq!(fallen(&[140, 140, 141, 139], 140.0), None, "too few");
     }
 
     #[test]
