@@ -427,14 +427,15 @@ impl Instance {
         Ok(if has_fallen { sums } else { Vec::new() })
     }
 
-    /// Loads a server briefly [`A_SUM`] times. Returns `None` once requests are still in flight
-    /// after a pause.
+    /// Loads a server briefly [`A_SUM`] times. Returns `None` if the requests in flight after a
+    /// load took longer than such a pause.
     fn brief_loads(&mut self, load: usize) -> Result<Option<Burst>, Trouble> {
         let mut loads = Vec::new();
         for _ in 0..A_SUM {
-            let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], BRIEF)?;
+            let rest = self.run.setting.timeout;
+            let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], rest)?;
             loads.push(Between::of(&before, &after));
-            if !self.held.as_ref().is_some_and(|held| held.is_idle) {
+            if after.at.elapsed() > BRIEF {
                 self.forget_lap();
                 return Ok(None);
             }
