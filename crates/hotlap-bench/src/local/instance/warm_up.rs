@@ -68,6 +68,10 @@ const BRIEF: Duration = Duration::from_millis(6);
 const A_SUM: usize = 10;
 const SUMS: usize = 6;
 
+/// A server is too slow for such pauses after this many late loads of a sum. A busy machine delays
+/// fewer of them.
+const SLOW: u32 = 3;
+
 /// Sums vary more than bursts, because they contain less load, so their cost must fall by more.
 const FALL_OF_SUMS: f64 = 0.1;
 
@@ -427,15 +431,16 @@ impl Instance {
         Ok(if has_fallen { sums } else { Vec::new() })
     }
 
-    /// Loads a server briefly [`A_SUM`] times. Returns `None` if the requests in flight after a
-    /// load took longer than such a pause.
+    /// Loads a server briefly [`A_SUM`] times. Returns `None` if the requests in flight after
+    /// [`SLOW`] loads took longer than a pause.
     fn brief_loads(&mut self, load: usize) -> Result<Option<Burst>, Trouble> {
-        let mut loads = Vec::new();
+        let (mut loads, mut slow) = (Vec::new(), 0);
         for _ in 0..A_SUM {
             let rest = self.run.setting.timeout;
             let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], rest)?;
             loads.push(Between::of(&before, &after));
-            if after.at.elapsed() > BRIEF {
+            slow += u32::from(after.at.elapsed() > BRIEF);
+            if slow == SLOW {
                 self.forget_lap();
                 return Ok(None);
             }
