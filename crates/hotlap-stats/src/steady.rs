@@ -52,9 +52,9 @@ const STRETCHES: usize = 3;
 /// compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
-/// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
-/// a convention: machines drift by this much within seconds.
-const AS_FAST: f64 = 0.05;
+/// A start is as fast as an earlier start if it has at least this share of the earlier speed. The
+/// share is a convention: machines drift by this much within seconds.
+const AS_FAST: f64 = 0.95;
 
 /// A start counts as far slower than an earlier start if its speed is below this share of the
 /// earlier speed. The share is a convention: machines drift by less.
@@ -147,7 +147,7 @@ impl SteadyDetector {
         let Some(known) = self.settings.known else { return false };
         let windows = self.curve.len();
         let speed = self.curve.level(windows.min(COMPARED));
-        windows >= known.windows && (speed / known.speed).ln() >= -AS_FAST
+        windows >= known.windows && speed >= known.least * known.speed
     }
 
     /// Returns the number of last windows over which the server is steady. `None` if it is not
@@ -287,6 +287,8 @@ pub struct DetectorSettings {
 pub struct KnownSpeed {
     /// The speed, in the unit of the windows.
     pub speed: f64,
+    /// A later start with at least this share of the speed is steady.
+    pub least: f64,
     /// The number of windows after which a later start is compared with this speed.
     pub windows: usize,
     /// By how many per cent the cost rises if the gauge's system calls take 1% longer.
@@ -339,9 +341,10 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time in which its caches filled before.
-    /// - A server that is then as fast as after the earlier start is steady. A slower server is
-    ///   judged again. Without a compiler, it must be level for one stretch, or for five stretches
-    ///   if it is far slower.
+    /// - A server that is then as fast as after the earlier start is steady. If the server was flat
+    ///   and has no compiler, it has nothing to warm up, so it may be slower within the drift of a
+    ///   machine. A slower server is judged again. Without a compiler, it must be level for one
+    ///   stretch, or for five stretches if it is far slower.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
@@ -351,7 +354,10 @@ impl DetectorSettings {
             false => (0, self.stretch),
         };
         let windows = min_windows.max(previous.filling + 1).max(COMPARED);
-        let known = Some(KnownSpeed { speed: previous.speed, windows, slope: previous.slope });
+        let is_flat = previous.class == Class::Flat && !previous.compiles;
+        let least = if is_flat { FAR_BELOW } else { AS_FAST };
+        let known =
+            Some(KnownSpeed { speed: previous.speed, least, windows, slope: previous.slope });
         Self { min_windows, level, known, ..*self }
     }
 }
@@ -666,11 +672,13 @@ mod tests {
             for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
                 let next = again(settings, class, 40, true);
                 assert_eq!((next.min_windows, next.level), (40, 30));
-                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40, slope: 1.2 }));
+                let known =
+                    |least, windows| Some(KnownSpeed { speed: 9.0, least, windows, slope: 1.2 });
+                assert_eq!(next.known, known(0.95, 40));
                 assert_eq!(again(settings, class, 300, true).min_windows, 100);
                 let next = again(settings, class, 40, false);
                 assert_eq!((next.min_windows, next.level), (0, 10));
-                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6, slope: 1.2 }));
+                assert_eq!(next.known, known(if class == Class::Flat { 0.8 } else { 0.95 }, 6));
             }
         }
     }

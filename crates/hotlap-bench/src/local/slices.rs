@@ -140,7 +140,7 @@ enum Stage {
 }
 
 /// Programs that are not probed any further at the current length. Their cost is unknown, they
-/// recover within the length, or they did not seem to cost more or less at a shorter length.
+/// recover within the length, or nothing proved that they cost more or less at a shorter length.
 type Passed = BTreeSet<usize>;
 
 /// What probes at one length say about a program.
@@ -232,17 +232,14 @@ impl Slices {
             }
             let (mut is_too_short, mut suspects) = (false, BTreeSet::new());
             for (server, ratios) in &*probed {
-                let seems_to_differ =
-                    || self.found.get(server).is_some_and(|found| !is_within(found.ratio.value));
                 match judge(&ratios.costs, (*probes, most)) {
                     Some(Judged::Recovers) => _ = passed.insert(*server),
-                    None if !seems_to_differ() => {}
-                    None => _ = suspects.insert(*server),
                     Some(Judged::Differs) => {
                         is_too_short = true;
                         suspects.insert(*server);
                     }
                     Some(Judged::Unknown) => is_too_short = true,
+                    None => {}
                 }
             }
             let left: Vec<_> =
@@ -512,14 +509,14 @@ mod tests {
         }
     }
 
-    /// Once a length is too short, only servers that seem to differ are probed at the next length.
-    /// The results at the shorter length are dropped, except for servers that recover.
+    /// Once a length is too short, only servers that differ are probed at the next length. The
+    /// results at the shorter length are dropped, except for servers that recover.
     #[test]
-    fn only_servers_that_seem_to_differ_are_probed_in_longer_slices() {
+    fn only_servers_that_differ_are_probed_in_longer_slices() {
         let mut slices = Slices::new(None, LIMIT);
         let servers = BTreeMap::from([0, 1, 2, 3].map(|server| (server, NONE)));
-        // The first server recovers, the second differs, the third seems to, and noise hides what
-        // the fourth does.
+        // The first server recovers, the second differs, the third is not decided yet, and noise
+        // hides what the fourth does.
         let ratio = |server: usize, n: i32| match (server, n % 2) {
             (0, _) => 1.0,
             (1, _) => 1.2,
@@ -539,7 +536,7 @@ mod tests {
             }
             next = slices.next(&servers);
         }
-        assert_eq!(next, [1, 2]);
+        assert_eq!(next, [1]);
         let found = |server| slices.found(server).map(|found| found.slice);
         assert_eq!([0, 1, 2, 3].map(found), [Some(LENGTHS[0]), None, None, None]);
     }

@@ -62,11 +62,13 @@ const BURSTS: usize = 3;
 /// A cost that falls by less than this share counts as steady.
 const FALL: f64 = 0.05;
 
-/// The length of a load, and of the pause after it, that show whether a server without a known
-/// compiler becomes cheaper by pauses. The costs of [`SUMS`] sums of [`A_SUM`] loads are compared.
-const BRIEF: Duration = Duration::from_millis(6);
+/// The lengths of a brief load, and of the pause after it. Such loads show whether a server without
+/// a known compiler becomes cheaper by pauses. The costs of [`SUMS`] sums of [`A_SUM`] loads are
+/// compared.
+const BRIEF: Duration = Duration::from_millis(4);
+const BREAK: Duration = Duration::from_millis(6);
 const A_SUM: usize = 10;
-const SUMS: usize = 6;
+const SUMS: usize = 5;
 
 /// A server is too slow for such pauses after this many late loads of a sum. A busy machine delays
 /// fewer of them.
@@ -172,11 +174,12 @@ fn level_ns(bursts: &[Burst]) -> Option<f64> {
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
 }
 
-/// Returns the cost of the last two of [`SUMS`] sums, in nanoseconds, if it is lower than before.
-/// The cost before is `before_ns` or the cost of the second sum, whichever is higher.
+/// Returns the cost of the last of [`SUMS`] sums, in nanoseconds, if it is lower than before. The
+/// cost before is `before_ns` or the cost of the second sum, whichever is higher. In the first sum,
+/// connections are new.
 fn fallen_ns(sums: &[Burst], before_ns: f64) -> Option<f64> {
-    let [_, second, .., last_but_one, last] = sums else { return None };
-    let last_ns = f64::midpoint(last_but_one.cost_ns(), last.cost_ns());
+    let [_, second, .., last] = sums else { return None };
+    let last_ns = last.cost_ns();
     (last_ns < before_ns.max(second.cost_ns()) * (1.0 - FALL_OF_SUMS)).then_some(last_ns)
 }
 
@@ -439,12 +442,12 @@ impl Instance {
             let rest = self.run.setting.timeout;
             let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], rest)?;
             loads.push(Between::of(&before, &after));
-            slow += u32::from(after.at.elapsed() > BRIEF);
+            slow += u32::from(after.at.elapsed() > BREAK);
             if slow == SLOW {
                 self.forget_lap();
                 return Ok(None);
             }
-            interrupt::sleep(BRIEF, &self.run.stop);
+            interrupt::sleep(BREAK, &self.run.stop);
         }
         Ok(Burst::of(&loads, &self.run.usual_call_ns))
     }
@@ -539,11 +542,11 @@ mod tests {
         let fallen = |costs_us: &[u64], before_us: f64| {
             fallen_ns(&bursts(costs_us, 0.0), before_us * 1e3).map(|ns| ns / 1e3)
         };
-        assert_eq!(fallen(&[140, 140, 141, 139, 60, 60], 140.0), Some(60.0), "after 40 pauses");
-        assert_eq!(fallen(&[70, 60, 60, 60, 61, 60], 140.0), Some(60.5), "after 10 pauses");
-        assert_eq!(fallen(&[180, 60, 62, 60, 61, 60], 60.0), None, "new connections");
-        assert_eq!(fallen(&[64, 61, 66, 62, 61, 58], 57.0), None, "noise");
-        assert_eq!(fallen(&[140, 140, 141, 139], 140.0), None, "too few");
+        assert_eq!(fallen(&[140, 140, 141, 139, 60], 140.0), Some(60.0), "after 40 pauses");
+        assert_eq!(fallen(&[70, 60, 60, 60, 61], 140.0), Some(61.0), "after 10 pauses");
+        assert_eq!(fallen(&[180, 60, 62, 60, 60], 60.0), None, "new connections");
+        assert_eq!(fallen(&[64, 61, 66, 62, 58], 57.0), None, "noise");
+        assert_eq!(fallen(&[], 140.0), None, "no loads");
     }
 
     #[test]
