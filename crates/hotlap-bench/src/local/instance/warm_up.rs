@@ -261,15 +261,15 @@ impl Instance {
             steady: detector.summary(class, since, windows.len()),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
             compiles,
-            needs_pauses: false,
+            needs_pauses: earlier.is_some_and(|earlier| earlier.needs_pauses),
             burst_ns,
         };
-        let may_need_pauses = earlier.is_none_or(|earlier| earlier.needs_pauses);
+        let may_need_pauses = earlier.is_none() || profile.needs_pauses;
         if !compiles && class != Class::NeverSteady && may_need_pauses {
             let limit = limit.saturating_sub(length(&windows));
             let sums = self.pause_often(load, &windows, limit)?;
-            profile.needs_pauses = !sums.is_empty();
-            if profile.needs_pauses {
+            if !sums.is_empty() {
+                profile.needs_pauses = true;
                 let loads: Vec<Between> = sums.iter().map(|sum| sum.load).collect();
                 curve.extend(loads.iter().map(per_second));
                 alone_cost_ns = alone(&loads);
