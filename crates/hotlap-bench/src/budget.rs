@@ -20,7 +20,7 @@ use crate::speed::{LapFigures, Speed};
 /// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
 /// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
 const PACED_RESTARTS: u32 = 4;
-const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
+const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(30);
 
 /// A budget that may grow has time for at least this many restarts. The first number is for
 /// [`Growth::Usual`]. The second is for [`Growth::Verdict`], and for [`Growth::Usual`] if the first
@@ -511,9 +511,9 @@ mod tests {
                 }
             }
         };
-        assert_eq!(ran(60, 9), (4, 59));
+        assert_eq!(ran(60, 9), (5, 60));
         assert_eq!(ran(60, 26), (3, 78));
-        assert_eq!(ran(40, 16), (3, 54));
+        assert_eq!(ran(40, 16), (3, 46));
         assert_eq!(ran(60, 60), (2, 76), "adding half of the budget is not enough");
     }
 
