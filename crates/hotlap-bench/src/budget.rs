@@ -17,10 +17,9 @@ use crate::participant::Role;
 use crate::runner::Probed;
 use crate::speed::{LapFigures, Speed};
 
-/// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
-/// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
-const PACED_RESTARTS: u32 = 4;
-const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(30);
+/// The budgets from which one, two, three and four restarts end with paced laps (METHODOLOGY, *A
+/// run*). These are the first restarts.
+const PACED_FROM_S: [u64; 4] = [0, 40, 60, 120];
 
 /// A budget that may grow has time for at least this many restarts. The first number is for
 /// [`Growth::Usual`]. The second is for [`Growth::Verdict`], and for [`Growth::Usual`] if the first
@@ -182,11 +181,11 @@ impl Budget {
     /// than four laps of each server, from four starts, add little. The time is better spent on
     /// pairs.
     pub fn is_paced(&self, restart: u32) -> bool {
-        let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
+        let budget_s = self.experiment.budget.as_secs();
         let is_search = !self.experiment.objectives.is_empty();
         let is_asked =
             self.experiment.paced && !is_search && self.experiment.closed_loop().is_some();
-        is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
+        is_asked && PACED_FROM_S.get(restart as usize).is_some_and(|from_s| budget_s >= *from_s)
     }
 
     /// Decides what to run next. `next` is the first place that has not been run.
@@ -511,7 +510,7 @@ mod tests {
                 }
             }
         };
-        assert_eq!(ran(60, 9), (5, 60));
+        assert_eq!(ran(60, 9), (4, 59));
         assert_eq!(ran(60, 26), (3, 78));
         assert_eq!(ran(40, 16), (3, 46));
         assert_eq!(ran(60, 60), (2, 76), "adding half of the budget is not enough");

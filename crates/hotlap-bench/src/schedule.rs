@@ -31,9 +31,10 @@ mod search;
 /// has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
-/// The expected length of a later warm-up of a server with a compiler, as a share of the first one.
-/// Spring Boot, Express and Fastify took 0.5 to 0.9 of the first (2026-11-27), java/jetty 0.84 and
-/// node/http 0.6 (medians of ten runs, 2026-11-28).
+/// The expected length of a later warm-up of a server with a compiler, as a share of the first
+/// one. Later warm-ups of Spring Boot, Express and Fastify took 0.5 to 0.9 times as long as the
+/// first (2026-11-27). The medians of ten runs were 0.84 for java/jetty and 0.6 for node/http
+/// (2026-11-28).
 const COMPILED_AGAIN: f64 = 0.8;
 
 /// The A/A control is measured in one of this many rounds. With the control only in the first round

@@ -307,7 +307,8 @@ impl Tally {
         }
     }
 
-    /// Keeps the size of the largest response. Responses rarely grow, so this is not inlined.
+    /// Records the size of a response that is larger than every response before it. Such responses
+    /// are rare, so this function is not inlined.
     #[cold]
     fn larger(&mut self, bytes: u64) {
         self.bytes.largest = bytes;

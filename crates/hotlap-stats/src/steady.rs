@@ -52,8 +52,8 @@ const STRETCHES: usize = 3;
 /// compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
-/// A start is as fast as an earlier start if it has at least this share of the earlier speed. The
-/// share is a convention: machines drift by this much within seconds.
+/// A start is as fast as an earlier start if it reaches at least this share of the earlier speed.
+/// The tolerance of 5% is a convention: machines drift by this much within seconds.
 const AS_FAST: f64 = 0.95;
 
 /// A start counts as far slower than an earlier start if its speed is below this share of the
@@ -109,17 +109,19 @@ impl SteadyDetector {
     /// warm-up of the same program. The detector may have seen only the last windows.
     pub fn summary(&self, class: Class, since: usize, windows: usize) -> PreviousWarmup {
         let last = self.curve.len().min(self.shortest_line());
+        let compiles = self.settings.sees_compiler || self.curve.compiles(last);
+        let least = if class == Class::Flat && !compiles { FAR_BELOW } else { AS_FAST };
+        // A start that was only compared keeps what the start that was judged has shown.
+        let judged = self.settings.known.filter(|_| self.is_as_known());
+        let (speed, least) = judged
+            .map_or_else(|| (self.curve.level(last), least), |known| (known.speed, known.least));
         PreviousWarmup {
             class,
             needed: windows.min(since + self.settings.stretch),
-            compiles: self.settings.sees_compiler || self.curve.compiles(last),
+            compiles,
             filling: self.curve.filling(last),
-            // A start that was only compared keeps the speed of the start that was judged.
-            speed: self
-                .settings
-                .known
-                .filter(|_| self.is_as_known())
-                .map_or_else(|| self.curve.level(last), |known| known.speed),
+            speed,
+            least,
             slope: self.slope(),
         }
     }
@@ -327,6 +329,8 @@ pub struct PreviousWarmup {
     pub filling: usize,
     /// The final speed.
     pub speed: f64,
+    /// A later start with at least this share of the speed is steady.
+    pub least: f64,
     /// By how many per cent the cost rises if the gauge's system calls take 1% longer.
     pub slope: f64,
 }
@@ -342,8 +346,7 @@ impl DetectorSettings {
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time in which its caches filled before.
     /// - A server that is then as fast as after the earlier start is steady. If the server was flat
-    ///   and has no compiler, it has nothing to warm up, so it may be slower within the drift of a
-    ///   machine. A slower server is judged again. Without a compiler, it must be level for one
+    ///   and showed no compiler, it may be slower by as much as a machine drifts. A slower server is judged again. Without a compiler, it must be level for one
     ///   stretch, or for five stretches if it is far slower.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
@@ -354,10 +357,8 @@ impl DetectorSettings {
             false => (0, self.stretch),
         };
         let windows = min_windows.max(previous.filling + 1).max(COMPARED);
-        let is_flat = previous.class == Class::Flat && !previous.compiles;
-        let least = if is_flat { FAR_BELOW } else { AS_FAST };
-        let known =
-            Some(KnownSpeed { speed: previous.speed, least, windows, slope: previous.slope });
+        let PreviousWarmup { speed, least, slope, .. } = *previous;
+        let known = Some(KnownSpeed { speed, least, windows, slope });
         Self { min_windows, level, known, ..*self }
     }
 }
@@ -601,12 +602,36 @@ mod tests {
         assert_eq!((known.windows, known.speed), (4, 96.0));
     }
 
+    /// A later start that is only compared often looks flat, although the program warms up.
+    #[test]
+    fn only_a_judged_start_shows_that_a_program_is_flat() {
+        let after = |settings: DetectorSettings, class| {
+            let mut detector = SteadyDetector::new(settings);
+            (0..20).for_each(|_| _ = detector.push(90.0.into()));
+            let shown = detector.summary(class, 0, detector.curve.len());
+            (shown.least, settings.for_restart(&shown))
+        };
+        let settings = DetectorSettings::default();
+        assert_eq!(after(settings, Class::Flat).0, FAR_BELOW);
+        let compiles = DetectorSettings { sees_compiler: true, ..settings };
+        assert_eq!(after(compiles, Class::Flat).0, AS_FAST);
+        let (least, later) = after(settings, Class::WarmedUp);
+        assert_eq!((least, after(later, Class::Flat).0), (AS_FAST, AS_FAST));
+    }
+
     /// Regression: a server whose responses take over a second counted as steady before its first
     /// response. The server was dropped because it had no response.
     #[test]
     fn nothing_is_decided_before_the_first_response() {
-        let (class, needed, compiles, filling) = (Class::Flat, 10, false, 0);
-        let flat = PreviousWarmup { class, needed, compiles, filling, speed: 80.0, slope: 1.5 };
+        let flat = PreviousWarmup {
+            class: Class::Flat,
+            needed: 10,
+            compiles: false,
+            filling: 0,
+            speed: 80.0,
+            least: FAR_BELOW,
+            slope: 1.5,
+        };
         let first = DetectorSettings::default();
         for settings in [first, first.for_restart(&flat)] {
             let mut detector = SteadyDetector::new(settings);
@@ -662,9 +687,9 @@ mod tests {
         fn another_restart_gets_at_least_what_the_first_one_needed() {
             let settings = DetectorSettings::default();
             let again = |settings: DetectorSettings, class, needed, compiles| {
-                let speed = 9.0;
+                let (speed, least, slope) = (9.0, 0.9, 1.2);
                 let previous =
-                    PreviousWarmup { class, needed, compiles, filling: 5, speed, slope: 1.2 };
+                    PreviousWarmup { class, needed, compiles, filling: 5, speed, least, slope };
                 settings.for_restart(&previous)
             };
             assert_eq!(again(settings, Class::NeverSteady, 30, true), settings);
@@ -673,12 +698,12 @@ mod tests {
                 let next = again(settings, class, 40, true);
                 assert_eq!((next.min_windows, next.level), (40, 30));
                 let known =
-                    |least, windows| Some(KnownSpeed { speed: 9.0, least, windows, slope: 1.2 });
-                assert_eq!(next.known, known(0.95, 40));
+                    |windows| Some(KnownSpeed { speed: 9.0, least: 0.9, windows, slope: 1.2 });
+                assert_eq!(next.known, known(40));
                 assert_eq!(again(settings, class, 300, true).min_windows, 100);
                 let next = again(settings, class, 40, false);
                 assert_eq!((next.min_windows, next.level), (0, 10));
-                assert_eq!(next.known, known(if class == Class::Flat { 0.8 } else { 0.95 }, 6));
+                assert_eq!(next.known, known(6));
             }
         }
     }

@@ -193,7 +193,7 @@ pub(super) struct WarmupProfile {
     pub service: Duration,
     /// Whether a compiler was seen.
     compiles: bool,
-    /// Whether the server became cheaper because its load paused.
+    /// Whether pauses in the load made the server cheaper, in this start or an earlier one.
     needs_pauses: bool,
     /// The median cost of the last bursts at the usual speed of the cores, in nanoseconds. `None`
     /// if there were too few bursts.

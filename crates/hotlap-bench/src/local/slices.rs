@@ -139,8 +139,9 @@ enum Stage {
     Settled,
 }
 
-/// Programs that are not probed any further at the current length. Their cost is unknown, they
-/// recover within the length, or nothing proved that they cost more or less at a shorter length.
+/// Programs that are not probed any further at the current length. The CPU time of such a program
+/// is unknown, it recovers within the length, or it was not found to cost more or less at a
+/// shorter length.
 type Passed = BTreeSet<usize>;
 
 /// What probes at one length say about a program.
@@ -509,14 +510,15 @@ mod tests {
         }
     }
 
-    /// Once a length is too short, only servers that differ are probed at the next length. The
-    /// results at the shorter length are dropped, except for servers that recover.
+    /// Once a length is too short, only servers that cost more or less at this length are probed
+    /// at the next one. The results at the shorter length are dropped, except for servers that
+    /// recover.
     #[test]
     fn only_servers_that_differ_are_probed_in_longer_slices() {
         let mut slices = Slices::new(None, LIMIT);
         let servers = BTreeMap::from([0, 1, 2, 3].map(|server| (server, NONE)));
-        // The first server recovers, the second differs, the third is not decided yet, and noise
-        // hides what the fourth does.
+        // The first server recovers, the second costs more, the third is still undecided, and
+        // noise hides the effect of slices on the fourth.
         let ratio = |server: usize, n: i32| match (server, n % 2) {
             (0, _) => 1.0,
             (1, _) => 1.2,

@@ -9,8 +9,9 @@
 //! compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs. For
 //! the first three seconds of the laps, its compiler was busy (2026-11-24).
 //!
-//! hotlap does not know every compiler. Every other server is therefore loaded briefly many times,
-//! with a pause after each load. If the server becomes cheaper, it needs the pauses in each start.
+//! hotlap does not know every compiler. A server without a known compiler is therefore loaded
+//! briefly many times in its first warm-up, with a pause after each load. If the server becomes
+//! cheaper, every later start gets the same pauses.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -62,19 +63,20 @@ const BURSTS: usize = 3;
 /// A cost that falls by less than this share counts as steady.
 const FALL: f64 = 0.05;
 
-/// The lengths of a brief load, and of the pause after it. Such loads show whether a server without
-/// a known compiler becomes cheaper by pauses. The costs of [`SUMS`] sums of [`A_SUM`] loads are
-/// compared.
+/// The lengths of a brief load, and of the pause after it. Such loads show whether pauses make a
+/// server without a known compiler cheaper. [`A_SUM`] loads are added up to a sum, and the costs
+/// of [`SUMS`] sums are compared.
 const BRIEF: Duration = Duration::from_millis(4);
 const BREAK: Duration = Duration::from_millis(6);
 const A_SUM: usize = 10;
 const SUMS: usize = 5;
 
-/// A server is too slow for such pauses after this many late loads of a sum. A busy machine delays
-/// fewer of them.
+/// A load is late if the requests in flight after it take longer than [`BREAK`]. A server with
+/// this many late loads in one sum is too slow for such pauses. A busy machine delays fewer loads.
 const SLOW: u32 = 3;
 
-/// Sums vary more than bursts, because they contain less load, so their cost must fall by more.
+/// A cost of sums that falls by less than this share counts as steady. The share is larger than
+/// [`FALL`], because a sum contains less load than a burst and varies more.
 const FALL_OF_SUMS: f64 = 0.1;
 
 /// The result of a steady load that lasts until the server's cost is level.
@@ -132,7 +134,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Returns the sum of loads, without their pauses. `None` without a load.
+    /// Returns the sum of these loads. `None` if there are no loads.
     fn of(loads: &[Between], usual_call_ns: &OnceLock<f64>) -> Option<Self> {
         let load = Between::sum(loads)?;
         Some(Self { load, background: 0.0, slowness: load.slowness(usual_call_ns) })
@@ -174,9 +176,9 @@ fn level_ns(bursts: &[Burst]) -> Option<f64> {
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
 }
 
-/// Returns the cost of the last of [`SUMS`] sums, in nanoseconds, if it is lower than before. The
-/// cost before is `before_ns` or the cost of the second sum, whichever is higher. In the first sum,
-/// connections are new.
+/// Returns the cost of the last of [`SUMS`] sums, in nanoseconds, if the cost has fallen. The
+/// earlier cost is `before_ns` or the cost of the second sum, whichever is higher. The first sum
+/// does not count, because its connections may be new.
 fn fallen_ns(sums: &[Burst], before_ns: f64) -> Option<f64> {
     let [_, second, .., last] = sums else { return None };
     let last_ns = last.cost_ns();
@@ -264,16 +266,17 @@ impl Instance {
             needs_pauses: earlier.is_some_and(|earlier| earlier.needs_pauses),
             burst_ns,
         };
-        let may_need_pauses = earlier.is_none() || profile.needs_pauses;
+        let may_need_pauses = earlier.is_none_or(|earlier| {
+            earlier.needs_pauses || earlier.steady.class == Class::NeverSteady
+        });
         if !compiles && class != Class::NeverSteady && may_need_pauses {
             let limit = limit.saturating_sub(length(&windows));
-            let sums = self.pause_often(load, &windows, limit)?;
-            if !sums.is_empty() {
+            if let Some((sums, is_level)) = self.pause_often(load, &windows, limit, watch)? {
                 profile.needs_pauses = true;
-                let loads: Vec<Between> = sums.iter().map(|sum| sum.load).collect();
-                curve.extend(loads.iter().map(per_second));
-                alone_cost_ns = alone(&loads);
-                (since, class) = (curve.len() - SUMS, Class::WarmedUp);
+                since = curve.len();
+                class = if is_level { Class::WarmedUp } else { Class::NeverSteady };
+                curve.extend(sums.iter().map(|sum| per_second(&sum.load)));
+                alone_cost_ns = sums.last().and_then(|sum| sum.load.cost_ns());
             }
         }
         self.known[load] = Some(profile);
@@ -408,48 +411,61 @@ impl Instance {
     }
 
     /// Loads a server briefly many times, with pauses, until its cost no longer falls. Returns the
-    /// sums of the loads. Returns none if the cost did not fall, or if the server does not answer
-    /// fast enough for such pauses.
+    /// sums of the loads, and whether the cost was level in the end. Returns `None` if the cost did
+    /// not fall, or if such pauses would show nothing.
     fn pause_often(
         &mut self,
         load: usize,
         before: &[Between],
         limit: Duration,
-    ) -> Result<Vec<Burst>, Trouble> {
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Option<(Vec<Burst>, bool)>, Trouble> {
         let last = &before[before.len() - before.len().min(ALONE_WINDOWS)..];
-        let mut level_ns = Burst::of(last, &self.run.usual_call_ns).map_or(0.0, |b| b.cost_ns());
-        let (began, mut sums, mut has_fallen) = (Instant::now(), Vec::new(), false);
+        let Some(before) = Burst::of(last, &self.run.usual_call_ns) else { return Ok(None) };
+        let delay = self.delay() + self.run.setting.generator.delay();
+        if !delay.is_zero() || before.load.cost_ns().is_none() {
+            return Ok(None);
+        }
+        let (mut level_ns, mut sums, mut fallen) = (before.cost_ns(), Vec::new(), 0);
+        let (began, mut is_level) = (Instant::now(), false);
         self.held = None;
-        while !self.is_elsewhere() && began.elapsed() < limit {
-            for _ in 0..SUMS {
-                let Some(sum) = self.brief_loads(load)? else { return Ok(Vec::new()) };
+        while !is_level && began.elapsed() < limit {
+            while sums.len() < fallen + SUMS
+                && let Some(sum) = self.brief_loads(load)?
+            {
+                watch(per_second(&sum.load));
                 sums.push(sum);
             }
-            match fallen_ns(&sums[sums.len() - SUMS..], level_ns) {
-                Some(last_ns) => (level_ns, has_fallen) = (last_ns, true),
-                None => break,
+            match fallen_ns(&sums[fallen..], level_ns) {
+                Some(last_ns) => (level_ns, fallen) = (last_ns, sums.len()),
+                None => is_level = true,
             }
         }
         self.forget_lap();
-        Ok(if has_fallen { sums } else { Vec::new() })
+        self.still_there("warm-up")?;
+        Ok((fallen > 0).then_some((sums, is_level)))
     }
 
-    /// Loads a server briefly [`A_SUM`] times. Returns `None` if the requests in flight after
-    /// [`SLOW`] loads took longer than a pause.
+    /// Loads a server briefly [`A_SUM`] times. The sum includes the pauses, because a server may
+    /// work in a pause too. Returns `None` as soon as [`SLOW`] loads are late, or if the cost is
+    /// unknown.
     fn brief_loads(&mut self, load: usize) -> Result<Option<Burst>, Trouble> {
-        let (mut loads, mut slow) = (Vec::new(), 0);
+        let (mut first, mut loaded, mut slow) = (None, Duration::ZERO, 0);
         for _ in 0..A_SUM {
-            let rest = self.run.setting.timeout;
+            let (began, rest) = (Instant::now(), self.run.setting.timeout);
             let [before, after] = self.drive(load, [Duration::ZERO, BRIEF], rest)?;
-            loads.push(Between::of(&before, &after));
+            first.get_or_insert(before);
+            loaded += began.elapsed();
             slow += u32::from(after.at.elapsed() > BREAK);
             if slow == SLOW {
-                self.forget_lap();
                 return Ok(None);
             }
             interrupt::sleep(BREAK, &self.run.stop);
         }
-        Ok(Burst::of(&loads, &self.run.usual_call_ns))
+        let Some((first, last)) = first.zip(self.sample_held()) else { return Ok(None) };
+        let wall_ns = u64::try_from(loaded.as_nanos()).unwrap_or(u64::MAX);
+        let sum = Between { wall_ns, ..Between::of(&first, &last) };
+        Ok(Burst::of(&[sum], &self.run.usual_call_ns).filter(|_| sum.cost_ns().is_some()))
     }
 
     /// Loads a server on new connections, then waits until it is idle.
