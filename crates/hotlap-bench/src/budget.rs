@@ -512,7 +512,7 @@ mod tests {
         };
         assert_eq!(ran(60, 9), (4, 59));
         assert_eq!(ran(60, 26), (3, 78));
-        assert_eq!(ran(40, 16), (3, 46));
+        assert_eq!(ran(40, 16), (3, 54));
         assert_eq!(ran(60, 60), (2, 76), "adding half of the budget is not enough");
     }
 
