@@ -124,7 +124,7 @@ pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
         let load = |(number, load): (usize, &Load)| {
             let LastStart { start, slices_ms, probed } = last.as_ref()?;
             let warmup = start.warmups.iter().find(|warmup| warmup.load == number)?;
-            // Only a server that costs more or less in the shortest slices is probed in longer ones.
+            // Only a server that costs more or less in the shortest slices is probed again.
             let is_own = |own: &&Probed| own.participant == start.server && own.load == number;
             let shortest_ms = LENGTHS[0].as_secs_f64() * 1e3;
             let recovers = probed.iter().filter(is_own).all(|own| own.slice_ms <= shortest_ms);
