@@ -346,9 +346,9 @@ impl DetectorSettings {
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time in which its caches filled before.
     /// - A server that is then as fast as after the earlier start is steady. If the server was flat
-    ///   and showed no compiler, it may be slower by as much as a machine drifts. A slower server is
-    ///   judged again. Without a compiler, it must be level for one stretch, or for five stretches
-    ///   if it is far slower.
+    ///   and showed no compiler, it may be slower by as much as a machine drifts. Any other
+    ///   server is judged again. Without a compiler, it must be level for one stretch, or for five
+    ///   stretches if it is far slower.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
