@@ -64,8 +64,8 @@ const BURSTS: usize = 3;
 const FALL: f64 = 0.05;
 
 /// The lengths of a brief load, and of the pause after it. Such loads show whether pauses make a
-/// server without a known compiler cheaper. [`A_SUM`] loads are added up to a sum, and the costs
-/// of [`SUMS`] sums are compared.
+/// server cheaper. [`A_SUM`] loads are added up to a sum, and the costs of [`SUMS`] sums are
+/// compared.
 const BRIEF: Duration = Duration::from_millis(4);
 const BREAK: Duration = Duration::from_millis(6);
 const A_SUM: usize = 10;
@@ -178,7 +178,7 @@ fn level_ns(bursts: &[Burst]) -> Option<f64> {
 
 /// Returns the cost of the last of [`SUMS`] sums, in nanoseconds, if the cost has fallen. The
 /// earlier cost is `before_ns` or the cost of the second sum, whichever is higher. The first sum
-/// does not count, because its connections may be new.
+/// is left out, because its connections may be new.
 fn fallen_ns(sums: &[Burst], before_ns: f64) -> Option<f64> {
     let [_, second, .., last] = sums else { return None };
     let last_ns = last.cost_ns();
