@@ -233,14 +233,13 @@ impl Connection {
     /// Moves the due and send times of all requests in flight by a pause, but not beyond `now`. No
     /// time passes for the requests while the server is stopped.
     pub(crate) fn shift(&mut self, pause_ns: u64, now: u64) {
+        let shift = |ns: &mut u64| *ns = (*ns + pause_ns).min(now);
         for request in &mut self.in_flight {
-            request.due_ns = (request.due_ns + pause_ns).min(now);
-            request.sent_ns = (request.sent_ns + pause_ns).min(now);
+            shift(&mut request.due_ns);
+            shift(&mut request.sent_ns);
         }
-        if let Machine::Http2(http2) = &mut self.machine
-            && let Some(since_ns) = &mut http2.blocked_since_ns
-        {
-            *since_ns = (*since_ns + pause_ns).min(now);
+        if let Machine::Http2(http2) = &mut self.machine {
+            http2.blocked_since_ns.iter_mut().for_each(shift);
         }
     }
 

@@ -170,7 +170,7 @@ impl Tally {
         self.responses += 1;
         self.bytes.responses += bytes;
         if bytes > self.bytes.largest {
-            self.larger(bytes);
+            self.record_largest(bytes);
         }
         self.service_time.record(service_ns);
         self.tick.responses += 1;
@@ -310,7 +310,7 @@ impl Tally {
     /// Records the size of a response that is larger than every response before it. Such responses
     /// are rare, so this function is not inlined.
     #[cold]
-    fn larger(&mut self, bytes: u64) {
+    fn record_largest(&mut self, bytes: u64) {
         self.bytes.largest = bytes;
     }
 

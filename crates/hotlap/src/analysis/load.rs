@@ -87,8 +87,8 @@ impl Analysis {
     }
 
     /// Returns whether another run would reproduce each [`HIGH`] percentile of a server. The
-    /// ceiling is excluded from all servers, because it is faster than most of them. So the
-    /// machine's stalls change its percentiles more.
+    /// ceiling is left out of this comparison: it is faster than most servers, so the machine's
+    /// stalls change its percentiles more.
     pub fn repeatable(&self, server: usize) -> [Repeatable; HIGH.len()] {
         let is_server = |other: &usize| Some(*other) != self.ceiling;
         std::array::from_fn(|place| {

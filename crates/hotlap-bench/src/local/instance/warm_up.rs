@@ -134,15 +134,14 @@ struct Burst {
 }
 
 impl Burst {
-    /// Returns the sum of these loads. `None` if there are no loads.
-    fn of(loads: &[Between], usual_call_ns: &OnceLock<f64>) -> Option<Self> {
-        let load = Between::sum(loads)?;
-        Some(Self { load, background: 0.0, slowness: load.slowness(usual_call_ns) })
-    }
-
     /// The shortest time limit for bursts. All bursts of one comparison fit into this time.
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
+
+    /// Creates a load without background work.
+    fn new(load: Between, usual_call_ns: &OnceLock<f64>) -> Self {
+        Self { load, background: 0.0, slowness: load.slowness(usual_call_ns) }
+    }
 
     /// CPU time per request at the usual speed of the cores, or wall time per request if the CPU
     /// time is unknown.
@@ -176,7 +175,7 @@ fn level_ns(bursts: &[Burst]) -> Option<f64> {
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
 }
 
-/// Returns the cost of the last of [`SUMS`] sums, in nanoseconds, if the cost has fallen. The
+/// Returns the cost of the last of at least three sums, in nanoseconds, if the cost has fallen. The
 /// earlier cost is `before_ns` or the cost of the second sum, whichever is higher. The first sum
 /// is left out, because its connections may be new.
 fn fallen_ns(sums: &[Burst], before_ns: f64) -> Option<f64> {
@@ -410,7 +409,7 @@ impl Instance {
         Ok(bursts)
     }
 
-    /// Loads a server briefly many times, with pauses, until its cost no longer falls. Returns the
+    /// Loads a server briefly many times, with pauses, until its cost stops falling. Returns the
     /// sums of the loads, and whether the cost was level in the end. Returns `None` if the cost did
     /// not fall, or if such pauses would show nothing.
     fn pause_often(
@@ -421,11 +420,10 @@ impl Instance {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Option<(Vec<Burst>, bool)>, Trouble> {
         let last = &before[before.len() - before.len().min(ALONE_WINDOWS)..];
-        let Some(before) = Burst::of(last, &self.run.usual_call_ns) else { return Ok(None) };
+        let before = Between::sum(last).filter(|sum| sum.cost_ns().is_some());
         let delay = self.delay() + self.run.setting.generator.delay();
-        if !delay.is_zero() || before.load.cost_ns().is_none() {
-            return Ok(None);
-        }
+        let Some(before) = before.filter(|_| delay.is_zero()) else { return Ok(None) };
+        let before = Burst::new(before, &self.run.usual_call_ns);
         let (mut level_ns, mut sums, mut fallen) = (before.cost_ns(), Vec::new(), 0);
         let (began, mut is_level) = (Instant::now(), false);
         self.held = None;
@@ -465,7 +463,7 @@ impl Instance {
         let Some((first, last)) = first.zip(self.sample_held()) else { return Ok(None) };
         let wall_ns = u64::try_from(loaded.as_nanos()).unwrap_or(u64::MAX);
         let sum = Between { wall_ns, ..Between::of(&first, &last) };
-        Ok(Burst::of(&[sum], &self.run.usual_call_ns).filter(|_| sum.cost_ns().is_some()))
+        Ok(sum.cost_ns().map(|_| Burst::new(sum, &self.run.usual_call_ns)))
     }
 
     /// Loads a server on new connections, then waits until it is idle.
@@ -488,8 +486,7 @@ impl Instance {
         }
         let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
         let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
-        let slowness = under_load.slowness(&self.run.usual_call_ns);
-        Ok(Burst { load: under_load, background, slowness })
+        Ok(Burst { background, ..Burst::new(under_load, &self.run.usual_call_ns) })
     }
 }
 
