@@ -126,19 +126,19 @@ class Branch:
 
 
 def number(value, most):
-    """Returns a number from 0 to `most`, or nothing."""
+    """Returns the value if it is a number from 0 to `most`, otherwise None."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value <= most else None
 
 
 def line(value):
-    """Returns the letters, digits and harmless marks of a text, of at most 100 characters."""
+    """Returns the letters, digits and harmless marks of a text, and at most 100 of them."""
     text = value if isinstance(value, str) else ""
     return re.sub(r"[^A-Za-z0-9 .,:()+_-]", "", text)[:100]
 
 
 def exit_code(folder):
-    """Returns the exit code of hotlap. Without one, the job ended before hotlap did."""
+    """Returns the exit code of hotlap, or None if the job ended before hotlap did."""
     try:
         return int((folder / "exit").read_text())
     except (OSError, ValueError):
@@ -146,7 +146,7 @@ def exit_code(folder):
 
 
 def run_of(folder):
-    """Returns what hotlap exported, or an empty document if it exported none."""
+    """Returns hotlap's JSON export, or an empty document if there is no valid export."""
     try:
         return json.loads((folder / "run.json").read_text())
     except (OSError, ValueError, RecursionError):
@@ -224,7 +224,7 @@ def report_of(folder):
     """Returns the report as the text of a comment that mentions nobody."""
     file = folder / "report.md"
     text = file.read_text(errors="replace") if file.exists() else ""
-    # A zero-width space keeps the words and ends the mention, also one that is written as `&#64;`.
+    # With a zero-width space after it, an `@` mentions nobody, even if it is written as `&#64;`.
     text = re.sub(r"@|&(?=#|commat)", lambda found: found[0] + "\u200b", text)
     if len(text) > COMMENT_CHARS:
         text = text[:COMMENT_CHARS].rpartition("\n")[0] + "\n\nThe report is cut off here. The artifact has the rest.\n"
@@ -261,7 +261,7 @@ def data():
 
 
 def certify():
-    """Keeps the certificates that were measured here."""
+    """Stores the certificates that were measured on this machine on the branch."""
     for file in filter(lambda file: CERTIFICATE.fullmatch(file.name), data().iterdir()):
         text = file.read_text()
         Branch().write(file.name, lambda _: text, f"Certificate of {file.stem[12:]}")

@@ -1,7 +1,7 @@
 //! The controller's end of a channel to an agent.
 //!
-//! Every wait has a limit, and an interrupt ends the waits that are under way. Dropping the channel
-//! always ends the command, and with it the agent and everything that the agent started.
+//! Every wait has a limit, and an interrupt ends the waits that are under way. Dropping the
+//! channel always ends the command, and with it the agent and everything that the agent started.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,8 +30,8 @@ const EXCHANGES: usize = 16;
 /// After this time, three comparisons of two clocks are enough.
 const COMPARING: Duration = Duration::from_secs(1);
 
-/// A channel to an agent. Dropping the channel closes the agent's input, and ends the command if it
-/// has not ended after 2 s.
+/// A channel to an agent. Dropping the channel closes the agent's input, and ends the command if
+/// it has not ended after 2 s.
 #[derive(Debug)]
 pub struct Channel {
     command: String,
@@ -59,7 +59,7 @@ struct State {
     link: Link,
     /// The number of the latest call.
     number: u64,
-    /// Why the channel can no longer be used.
+    /// Why the channel cannot be used.
     closed: Option<ChannelFault>,
 }
 
@@ -68,8 +68,7 @@ impl Channel {
     /// `limit`. Setting `stop` ends the wait of every call that began earlier.
     ///
     /// # Errors
-    /// Fails if the command cannot be started, ends or does not answer in time, or if the versions
-    /// differ.
+    /// Fails if no agent of the same version answers in time, or if the user interrupts.
     pub fn open(
         command: &AgentCommand,
         role: AgentRole,
@@ -154,7 +153,7 @@ impl Channel {
         Self { stop: Arc::clone(stop), ..self }
     }
 
-    /// The command, as the user typed it.
+    /// The command as the user typed it, or the name given to [`Channel::over`].
     pub fn command(&self) -> &str {
         &self.command
     }
@@ -173,9 +172,9 @@ impl Channel {
     /// Tells the agent to carry out an order, and returns the agent's report.
     ///
     /// # Errors
-    /// Fails if the agent refuses the order, does not answer within the order's limit, or sends
-    /// nothing at all for 15 s. An interrupt by the user is an error too. After a refusal, an
-    /// interrupt or an order that is too long to send, the channel stays open. Otherwise the
+    /// Fails if the agent refuses the order, ends, does not answer within the order's limit, or
+    /// sends nothing at all for 15 s. An interrupt by the user is an error too. After a refusal,
+    /// an interrupt or an order that is too long to send, the channel stays open. Otherwise the
     /// channel is closed, and all later calls fail.
     pub fn call<O: Order>(&self, order: O) -> Result<O::Report, ChannelError> {
         self.exchange(order).map_err(|fault| error(&self.command, O::PHASE, fault))
@@ -371,9 +370,9 @@ fn malformed(why: impl std::fmt::Display) -> ChannelFault {
     ))
 }
 
-/// The two streams of a channel. One thread writes, so that no call waits for an agent that does
-/// not read. Another thread reads. Nothing joins the threads: the writing thread ends once the link
-/// is closed or a write fails, and the reading thread ends with its stream.
+/// The two streams of a channel. One thread writes, so that no call blocks while the agent does
+/// not read. Another thread reads. Nothing joins the threads: the writing thread ends once the
+/// link is closed or a write fails, and the reading thread ends with its stream.
 #[derive(Debug)]
 struct Link {
     /// The queue of outgoing messages. `None` once the link is closed.
@@ -388,8 +387,8 @@ struct Shared {
     heard_ns: AtomicU64,
     /// When the latest stamped message was written.
     sent_ns: AtomicU64,
-    /// The time since which an answer has been due: when the first message after the latest arrival
-    /// was sent. 0 if no answer is due.
+    /// The time since which an answer has been due: when the first message after the latest
+    /// arrival was sent. 0 if no answer is due.
     due_ns: AtomicU64,
     /// The longest time that an answer took since the latest call of [`Link::silence`].
     longest_ns: AtomicU64,

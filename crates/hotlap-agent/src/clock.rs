@@ -14,8 +14,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock that is ahead of the system's clock by this many nanoseconds, like the clock
-    /// of another host.
+    /// Creates a clock that is ahead of the system's clock by this many nanoseconds, like the
+    /// clock of another host.
     pub fn shifted(shift_ns: i64) -> Self {
         Self { shift_ns }
     }
@@ -34,8 +34,9 @@ impl Clock {
 pub struct Offset {
     /// The other clock minus this host's clock, in nanoseconds.
     pub ns: i64,
-    /// The largest error of the offset, in nanoseconds either way: half of the shortest round trip
-    /// (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989).
+    /// The largest error of the offset in either direction, in nanoseconds: half of the shortest
+    /// round trip (Cristian, "Probabilistic clock synchronization", Distributed Computing 3,
+    /// 1989).
     pub error_ns: u64,
 }
 

@@ -15,9 +15,9 @@ use crate::error::ChannelFault;
 
 /// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`, `kubectl
 /// exec -i pod --`. The command is split into words as a shell splits them. `hotlap agent` is
-/// appended unless the command already ends with it. After a path to a file called `hotlap`, only
-/// `agent` is appended. Everything else goes over the channel as data, so nothing needs to be
-/// quoted twice.
+/// appended unless the command already ends with it. Only `agent` is appended after a path to a
+/// file called `hotlap`, and to the single word `hotlap`. Everything else goes over the channel as
+/// data, so nothing needs to be quoted twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     typed: String,
@@ -52,7 +52,8 @@ impl FromStr for AgentCommand {
         let is_program =
             |word: &str| Path::new(word).file_name().is_some_and(|name| name == PROGRAM);
         if !matches!(&argv[..], [.., program, last] if is_program(program) && last == AGENT) {
-            // A host may be called hotlap, so a bare `hotlap` after other words is not the program.
+            // A host may be called hotlap, so a bare `hotlap` after other words is not the
+            // program.
             if !is_program(last) || !(last.contains('/') || argv.len() == 1) {
                 argv.push(PROGRAM.to_owned());
             }
@@ -63,8 +64,8 @@ impl FromStr for AgentCommand {
 }
 
 impl AgentCommand {
-    /// Returns a sentence that says what to do if no agent answered and the command ended with
-    /// this exit code.
+    /// Returns a sentence that says what to do if no agent answered. `code` is the exit code of
+    /// the command, or `None` if the command is still running or was killed by a signal.
     pub(crate) fn remedy(&self, code: Option<i32>) -> String {
         let (started, host) =
             (&self.argv[..self.argv.len() - 1], &self.argv[..self.argv.len() - 2]);
@@ -161,7 +162,8 @@ impl Child {
         self.command.remedy(status.and_then(|status| status.code()))
     }
 
-    /// Waits for the end of the command, and returns whether it has ended.
+    /// Waits at most `limit` for the end of the command, and returns whether the command has
+    /// ended.
     fn wait(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);

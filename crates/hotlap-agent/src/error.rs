@@ -57,7 +57,7 @@ pub enum ChannelFault {
         quoted(.said)
     )]
     Ended {
-        /// The last lines that the command printed to standard error. May be empty.
+        /// The end of what the command printed to standard error. May be empty.
         said: String,
     },
     /// Nothing has arrived from the agent for too long.
@@ -73,7 +73,7 @@ pub enum ChannelFault {
     Late {
         /// How long the controller waited.
         limit: Duration,
-        /// The last lines that the command printed. May be empty.
+        /// The end of what the command printed to standard error. May be empty.
         said: String,
     },
     /// The agent answered, but its load was not done within the limit.
@@ -82,13 +82,13 @@ pub enum ChannelFault {
          server"
     )]
     Unfinished(Duration),
-    /// The agent could not carry out an order.
+    /// The agent could not carry out an order, or the order is too long to send.
     #[error("{0}")]
     Refused(String),
     /// The user interrupted while the controller waited for the answer.
     #[error("interrupted")]
     Interrupted,
-    /// A message cannot be understood, or is too long.
+    /// A message from the agent cannot be understood, or is too long.
     #[error("{0}")]
     Malformed(String),
 }
@@ -101,7 +101,8 @@ fn quoted(text: &str) -> String {
     if last.is_empty() { String::new() } else { format!(". The command printed \"{last}\"") }
 }
 
-/// Returns what else to check if no answer came. Only a command that connects asks for a password.
+/// Returns what else to check if no answer came. Only a command that is connecting may ask for a
+/// password.
 fn hint(phase: &str, fault: &ChannelFault) -> &'static str {
     match fault {
         ChannelFault::Late { .. } if phase == CONNECTING => {

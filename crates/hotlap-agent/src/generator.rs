@@ -20,7 +20,7 @@ use crate::reach::{self, boot};
 /// The time limit for an order that the generator can carry out at once.
 pub(crate) const PROMPT: Duration = Duration::from_secs(10);
 
-/// The time limit for sending a plan or an outcome, which may take megabytes.
+/// The time limit for sending a plan or an outcome, which may be megabytes long.
 const TRANSFER: Duration = Duration::from_secs(60);
 
 /// How often the thread that watches for pauses looks at the clock.
@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// host.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum number of pauses that are kept. The longest pauses are kept.
+/// The maximum number of pauses that are kept. When there are more, the longest `KEPT / 2` remain.
 const KEPT: usize = 1_000;
 
 orders! {
@@ -39,8 +39,8 @@ orders! {
     GeneratorOrder, carried out by generator: Generator {
         /// Describe the generator's host.
         Describe -> HostDescription, "describing its host", PROMPT => HostDescription::here();
-        /// Find the addresses of the controller that this host reaches. The controller's door is
-        /// open.
+        /// Report which of the controller's addresses this host reaches while the controller's
+        /// door is open.
         Reach { addresses: Vec<IpAddr>, port: u16, secret: String } -> Vec<IpAddr>,
             "looking for the servers' address", PROMPT
             => reach::reached(&addresses, port, &secret);
@@ -50,8 +50,8 @@ orders! {
         /// Open the connections of a load that has one window.
         Prepare { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::prepare(&plan, clock, pauses))?;
-        /// Open the connections of a held load, which also sends requests between windows unless it
-        /// is paused.
+        /// Open the connections of a held load, which also sends requests between windows unless
+        /// it is paused.
         Hold { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::hold(&plan, clock, pauses))?;
         /// Begin to send at this time of the generator's clock.
@@ -170,13 +170,14 @@ pub struct Status {
 pub struct Joined {
     /// What happened to the requests.
     pub outcome: Outcome,
-    /// The longest time for which the generator's process stalled, in nanoseconds: from the opening
-    /// of a window on, up to the end of the stall. Only pauses of more than 50 ms count.
+    /// The longest stall of the generator's process that began before the end of a window, in
+    /// nanoseconds. It counts from the opening of the window to the end of the stall. Only stalls
+    /// of more than 50 ms count.
     pub paused_ns: u64,
 }
 
-/// Carries out the orders to a generator. A generator has any number of loads. The loads of several
-/// servers are held at the same time, and each is paused while the others send.
+/// Carries out the orders to a generator. A generator has any number of loads. The loads of
+/// several servers are held at the same time, and each load is paused while another one sends.
 #[derive(Debug)]
 pub struct Generator {
     clock: Clock,
@@ -210,7 +211,8 @@ impl Generator {
         self.loads.get_mut(&id).ok_or_else(|| "this load has ended".to_owned())
     }
 
-    /// Ends a load and closes its connections.
+    /// Ends a load and closes its connections. Returns an upper bound on the number of field
+    /// values that the load used.
     fn end(&mut self, id: u64) -> u64 {
         self.loads.remove(&id).map_or(0, Load::end)
     }

@@ -27,7 +27,8 @@ use crate::message::AgentRole;
 use crate::reach::{self, Door};
 use running::{Parts, RunningGroup};
 
-/// The time limit for an agent's first answer. `ssh` may have to connect before that.
+/// The time limit for an agent's first answer, which includes the time that `ssh` takes to
+/// connect.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Several generators that send loads together.
@@ -66,11 +67,12 @@ struct State {
 }
 
 impl Generators {
-    /// Starts one agent with each command, and another agent that samples latency while the others
-    /// load. Setting `stop` ends the wait for every order that was given earlier.
+    /// Starts one agent with each command. The agent that `sampler` starts, if any, samples
+    /// latency while the others load. Setting `stop` ends the wait of every call that began
+    /// earlier.
     ///
     /// # Errors
-    /// Fails if an agent cannot be started. The error is about the first such agent.
+    /// Fails if an agent cannot be started or is lost. The error is about the first such agent.
     pub fn open(
         commands: &[AgentCommand],
         sampler: Option<&AgentCommand>,
@@ -98,7 +100,7 @@ impl Generators {
         Ok(Self { state, commands, has_sampler, delay, cores, stop })
     }
 
-    /// Sets where the generators run their threads, instead of on the plan's cores.
+    /// Sets the cores on which the generators run their threads, in place of the plan's cores.
     pub fn place(&mut self, cores: Vec<GeneratorCores>) {
         self.cores = cores;
     }
@@ -118,7 +120,7 @@ impl Generators {
     /// Probes a server from the first generator's host.
     ///
     /// # Errors
-    /// Fails if a request got no acceptable response, or if the generator is lost.
+    /// Fails if a request got no acceptable response, or if a generator is lost.
     pub fn probe(&self, probe: Probe) -> Result<LearnedRequests, LoadError> {
         let ready = self.ready()?;
         let first = ready.first().ok_or_else(|| LoadError::Unfit(NONE.to_owned()))?;
@@ -130,7 +132,8 @@ impl Generators {
     /// this machine's network. Returns where servers should listen, and the address.
     ///
     /// # Errors
-    /// Fails if this machine cannot listen, if a generator is lost, or if there is no such address.
+    /// Fails if this machine cannot listen, if a generator is lost, or if no address is reached by
+    /// all generators.
     pub fn find_network(&self, given: Option<IpAddr>) -> Result<(Network, IpAddr), String> {
         let own = machine::addresses();
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -220,9 +223,10 @@ impl LoadHost for Generators {
 const NONE: &str = "a load needs at least one generator";
 
 /// Divides a load into parts, one for each of `count` generators. The connections are divided. All
-/// generators have the same number of threads: the plan's number if their connections suffice. Each
-/// part keeps the whole load's rate, number of requests and field values. Each generator takes
-/// every n-th request and value (see [`LoadPart`]), so no two generators send the same value.
+/// generators have the same number of threads: the plan's number if their connections suffice.
+/// Each part keeps the whole load's rate, number of requests and field values. Each generator
+/// takes every n-th request and value (see [`LoadPart`]), so no two generators send the same
+/// value.
 ///
 /// # Errors
 /// Fails if there are fewer connections than generators.

@@ -49,11 +49,11 @@ pub trait RunningLoad: Debug + Send {
     fn pause(&self, limit: Duration) -> bool;
 
     /// Returns the outcome of a held load's windows since the last call. `None` if the load has
-    /// ended.
+    /// ended, if a generator is lost, or if the user interrupts.
     fn collect(&self) -> Option<LoadOutcome>;
 
-    /// Takes a sample of the server with `take`, and adds the number of requests completed by then.
-    /// `take` gets a function that returns the number so far.
+    /// Takes a sample of the server with `take`, and adds the number of requests completed by
+    /// then. `take` gets a function that returns this number, or 0 if the generators are agents.
     fn sample(&self, take: &mut dyn FnMut(&dyn Fn() -> u64) -> Sample) -> Sample;
 
     /// The progress of the load.
@@ -67,8 +67,8 @@ pub trait RunningLoad: Debug + Send {
     /// Whether the load had ended when [`progress`](Self::progress) was last called.
     fn is_finished(&self) -> bool;
 
-    /// Returns a function for an upper bound on the number of field values that the load used, once
-    /// it has ended.
+    /// Returns a function for an upper bound on the number of field values that the load used,
+    /// once it has ended.
     fn values_used(&self) -> ValuesUsed;
 
     /// Ends the load now and keeps what was measured so far.
@@ -108,8 +108,8 @@ pub enum LoadError {
     /// No local port is free for a connection to the server.
     #[error("{0}")]
     NoPort(String),
-    /// A generator was lost, so the counts of the others do not cover the whole load. The next load
-    /// starts the generator again.
+    /// A generator was lost, so the counts of the others do not cover the whole load. The next
+    /// load starts the generator again.
     #[error(transparent)]
     Lost(ChannelError),
     /// A generator was lost and cannot be started again.

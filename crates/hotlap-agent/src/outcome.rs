@@ -25,15 +25,15 @@ const SHARE: f64 = 0.9;
 /// How many requests may be missing by chance, in standard deviations of a Poisson distribution.
 const DEVIATIONS: f64 = 3.0;
 
-/// How long a generator may stall. On a host that is merely busy, a thread that wants to run does
-/// not wait that long.
+/// How long a generator may stall. On a host that is merely busy, a runnable thread rarely waits
+/// that long.
 const PAUSED: Duration = Duration::from_millis(200);
 
 /// A generator counts as silent after this many tenths of a second without a response.
 const SILENT_TICKS: usize = 3;
 
-/// The smallest number of expected responses for which a silence counts. With this many expected, a
-/// silence happens by chance in fewer than one in 10⁸ cases (Poisson).
+/// The smallest number of expected responses for which a silence counts. With this many expected,
+/// a silence happens by chance in fewer than one in 10⁸ cases (Poisson).
 const EXPECTED: f64 = 20.0;
 
 /// The contributions of several generators, and whether the generators measured one load.
@@ -77,7 +77,8 @@ pub struct GeneratorOutcome {
     pub responses: u64,
     /// Failures within the window.
     pub failures: u64,
-    /// Requests sent, inside and outside of the window.
+    /// Requests sent, inside and outside of the window, except requests that the server refused to
+    /// process.
     pub sent: u64,
     /// The offset of the generator's clock before the load.
     pub before: Offset,
@@ -93,7 +94,7 @@ pub struct GeneratorOutcome {
     pub paused_ns: u64,
     /// The longest time for which only this generator got no response, in nanoseconds.
     pub silent_ns: u64,
-    /// The share of the window during which the busiest thread was on a core, 0 to 1.
+    /// The share of the window in which the busiest thread had something to do, 0 to 1.
     pub busy: f64,
 }
 
@@ -119,7 +120,7 @@ pub enum Invalid {
         /// How late the generator began.
         by: Duration,
     },
-    /// The windows were not open at the same time.
+    /// The windows overlapped for too short a time.
     Overlap {
         /// The share of the time in which all windows were certainly open.
         share: f64,
@@ -250,8 +251,8 @@ impl Limits {
     }
 }
 
-/// Returns everything that makes a measurement invalid. `overlap` is the share of the time in which
-/// all windows were open.
+/// Returns everything that makes a measurement invalid. `overlap` is the share of the time in
+/// which all windows were open.
 pub(crate) fn judge(
     limits: &Limits,
     overlap: f64,

@@ -28,7 +28,7 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn open(secret: String) -> io::Result<Self> {
-        // On Linux, a socket on all IPv6 addresses also listens on all IPv4 addresses.
+        // By default, a socket on all IPv6 addresses of Linux also listens on all IPv4 addresses.
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         listener.set_nonblocking(true)?;

@@ -76,8 +76,8 @@ pub struct Build<'a> {
 }
 
 impl RemoteHost {
-    /// Starts an agent, and finds the address at which this machine reaches it, unless the address
-    /// is given. Setting `stop` ends the wait of every call that began earlier.
+    /// Starts an agent, and finds the address at which this machine reaches it, or checks the
+    /// given address. Setting `stop` ends the wait of every call that began earlier.
     ///
     /// # Errors
     /// Fails if the agent cannot be started, or if servers will be started there and none of the
@@ -185,11 +185,11 @@ impl RemoteHost {
         self.call(MakeCertificate {})
     }
 
-    /// Builds servers of the catalogue, and calls `on` with each step. The results are in the order
-    /// of the ids.
+    /// Builds servers of the catalogue, and calls `on` with each step. The results are in the
+    /// order of the ids.
     ///
     /// # Errors
-    /// Fails if the agent does not answer.
+    /// Fails if the agent fails or is lost, or if the builds go on for 10 s after an interrupt.
     pub fn build(
         &self,
         build: Build<'_>,
@@ -340,7 +340,7 @@ impl ServerHost for RemoteHost {
     }
 }
 
-/// How many round trips an answer takes at most while nothing is wrong, even if a packet is lost.
+/// A silence of up to this many round trips is normal, for example after the loss of a packet.
 const ROUND_TRIPS: u32 = 3;
 
 /// A channel, and the offset of the clock at its other end.
@@ -394,7 +394,8 @@ impl RemoteServer {
         Self { line, kept, is_frozen: false, lost, is_over: false }
     }
 
-    /// Sends an order about the server. `None` if the host is lost, or if the user interrupts.
+    /// Sends an order about the server. `None` if the call fails. The server then counts as lost,
+    /// unless the user interrupted.
     fn call<O: Order<All = ServerOrder>>(&self, order: O) -> Option<O::Report> {
         let result = self.line.channel.call(order);
         result.map_err(|why| self.lose(why)).ok()

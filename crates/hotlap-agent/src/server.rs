@@ -42,8 +42,8 @@ orders! {
         /// Describe the machine, with the cores for servers that want `cpus` cores.
         Describe { cpus: Option<usize> } -> Description,
             "describing its host", CALL => service.describe(cpus);
-        /// Listen on all addresses, and send this secret to every client that connects. Reports the
-        /// port.
+        /// Listen on all addresses, and send this secret to every client that connects. Reports
+        /// the port.
         OpenDoor { secret: String } -> u16,
             "looking for its address", CALL => service.open_door(secret)?;
         /// Close the door, and let servers listen as `network` says.
@@ -58,7 +58,7 @@ orders! {
         /// Wait a moment for news of the builds.
         PollBuild -> News<Vec<Result<BuiltThere, Unready>>>,
             "building servers", NEWS + CALL => poll(&mut service.build)?;
-        /// Begin to start a server. The start ends when the server responds.
+        /// Begin to start a server. The start ends once the server responds or has failed.
         BeginStart { order: StartOrder } -> (),
             "starting a server", CALL => service.begin_start(order);
         /// Wait a moment for news of the start.

@@ -17,18 +17,19 @@ use crate::participant::Role;
 use crate::runner::Probed;
 use crate::speed::{LapFigures, Speed};
 
-/// The budgets from which one, two, three and four restarts end with paced laps (METHODOLOGY, *A
-/// run*). These are the first restarts.
+/// The budgets, in seconds, from which the first one, two, three and four restarts end with paced
+/// laps (METHODOLOGY, *A run*).
 const PACED_FROM_S: [u64; 4] = [0, 40, 60, 120];
 
-/// A budget that may grow has time for at least this many restarts. The first number is for
-/// [`Growth::Usual`]. The second is for [`Growth::Verdict`], and for [`Growth::Usual`] if the first
-/// takes longer than [`LONG`]. Each restart has more than one pair of laps, because nothing shows
-/// whether a single pair was disturbed.
+/// If the number of restarts is not set, a budget that may grow has time for at least this many.
+/// The first number is for [`Growth::Usual`]. The second is for [`Growth::Verdict`], and for
+/// [`Growth::Usual`] if the first takes longer than [`LONG`]. Each restart has more than one pair
+/// of laps, because nothing shows whether a single pair was disturbed.
 const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
 const USEFUL_PAIRS: u32 = 2;
 
-/// If the usual number of restarts takes longer than this, a budget grows only to the fewest.
+/// If the usual number of restarts takes longer than this, a budget grows only to the time of the
+/// fewest restarts that allow a verdict.
 const LONG: Duration = Duration::from_secs(600);
 
 /// What to run next.
@@ -46,16 +47,17 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
-    /// The experiment's budget, or the time for a useful result if that is longer and may be used.
+    /// The experiment's budget, and what it has grown by.
     total: Duration,
     started: Vec<Duration>,
-    /// Expected time to start all servers once more.
+    /// Expected time to start and warm up all servers again.
     again: Duration,
     /// The part of `again` that a later round takes too, if every round has warm-ups.
     warming: Duration,
-    /// How long each round took. The first round of a restart includes the A/A control and the
-    /// ceiling. Its warm-ups count as part of the start.
+    /// How long the first round of each restart took. It includes the A/A control and the ceiling.
+    /// Its warm-ups count as part of the start.
     first_rounds: Vec<Duration>,
+    /// How long each other round took.
     rounds: Vec<Duration>,
     paced: Vec<Duration>,
     /// The number of rounds in each restart that has ended.
@@ -65,18 +67,19 @@ pub struct Budget {
     /// Length of a lap, and the number of pairs of laps in a round.
     lap: Duration,
     pairs: u32,
-    /// The valid laps at saturation or at the load's own rate, by load.
+    /// The laps that count, in a closed loop or at the load's own rate, by load.
     laps: Vec<Vec<LapFigures>>,
     out: Vec<bool>,
     /// Whether the ratios in the report may differ from [`Self::comparisons`]. Either the CPU time
-    /// of a server is unknown, or probes proved that slices change what a server costs.
+    /// of a lap is unknown, or probes proved a slice bias.
     is_provisional: bool,
-    /// Whether the run went on because it seemed to have time for a verdict.
+    /// Whether the budget seemed to have time for a verdict after the first round.
     promises_verdict: bool,
 }
 
 impl Budget {
-    /// Creates a budget with no time spent yet.
+    /// Creates the budget of an experiment. If the experiment continues a run, the laps of that
+    /// run count.
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
         let mut budget = Self {
@@ -106,8 +109,8 @@ impl Budget {
         budget
     }
 
-    /// Records that the servers of a restart have been started and warmed up. `again` is the part
-    /// of the time that the next restart will take too.
+    /// Records how long the servers of a restart took to start, with any warm-ups. `again` is the
+    /// part of that time that the next restart will take too.
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
@@ -248,8 +251,7 @@ impl Budget {
         };
         self.total += more;
         let left = left + more;
-        // A first round may have changed the estimate for the other rounds, so the total is a limit
-        // too.
+        // The restart may have begun after the end of the budget, so the total is a limit too.
         let until = began + (left / restarts.max(1)).saturating_sub(start);
         let until = until.min(self.total);
         self.until = Some((restart, until));
@@ -298,7 +300,7 @@ impl Budget {
         self.fits(self.of_the_budget(elapsed), rounds)
     }
 
-    /// Whether the rest of the budget has time for another restart with its paced laps.
+    /// Whether the budget has time for another restart of this many rounds, with its paced laps.
     fn fits(&self, elapsed: Duration, rounds: u32) -> bool {
         let paced = self.paced_takes(self.had.len() as u32 + 1);
         elapsed + self.start_takes() + self.rounds_take(rounds) + paced <= self.total
@@ -316,15 +318,15 @@ impl Budget {
         self.total = self.total.max(needed);
     }
 
-    /// Whether servers are compared, and the number of restarts follows from the budget.
+    /// Whether servers are compared, and the budget decides how many restarts and rounds to run.
     fn needs_verdict(&self) -> bool {
         let Experiment { participants, restarts, rounds, .. } = &self.experiment;
         let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
         is_compared && restarts.is_none() && rounds.is_none()
     }
 
-    /// The time that three restarts with enough pairs of laps take. `None` unless servers are
-    /// compared and the budget is too short for three restarts of one round.
+    /// The time that three restarts with enough pairs of laps take. `None` if the budget has time
+    /// for three restarts of one round, or if the run [needs no verdict](Self::needs_verdict).
     pub fn is_too_short(&self) -> Option<Duration> {
         let fits = self.takes(MIN_RESTARTS, 1) <= self.total;
         (self.needs_verdict() && !fits).then(|| self.usefully_takes(MIN_RESTARTS))
@@ -341,7 +343,7 @@ impl Budget {
         self.takes(restarts, self.experiment.rounds.unwrap_or(0).max(self.useful_rounds()))
     }
 
-    /// The number of rounds with enough pairs of laps.
+    /// The smallest number of rounds with enough pairs of laps.
     fn useful_rounds(&self) -> u32 {
         USEFUL_PAIRS.div_ceil(self.pairs.max(1))
     }
@@ -373,7 +375,7 @@ impl Budget {
         elapsed.saturating_sub(first + self.experiment.past.starting)
     }
 
-    /// The time to start and warm up all servers once more.
+    /// The time to start and warm up all servers again.
     fn start_takes(&self) -> Duration {
         match &self.started[..] {
             [] | [_] => self.again,

@@ -1,7 +1,7 @@
 //! What an experiment measures, the events that it reports, and the order of its laps.
 //!
-//! The order depends only on the seed, the restart and the round. An interrupted experiment
-//! therefore continues in the order that it would have had.
+//! The order of laps depends only on the seed and the place in the schedule. A resumed experiment
+//! therefore continues in its original order.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct Experiment {
     pub participants: Vec<Participant>,
     /// The loads, each run on every server.
     pub loads: Vec<Load>,
-    /// The time limit, counted from the end of the first start and warm-up of all servers.
+    /// The time limit. The first start of all servers, their warm-ups and probes do not count.
     pub budget: Duration,
     /// How far the budget may grow once some rounds and starts have been timed.
     pub growth: Growth,
@@ -50,8 +50,7 @@ pub struct Experiment {
     pub restarts: Option<u32>,
     /// The number of rounds per restart. In a comparison, it is exact regardless of the budget.
     pub rounds: Option<u32>,
-    /// The length of a slice's window under each load. Empty: the shortest length at which every
-    /// server recovers from being frozen.
+    /// The length of a slice's window under each load. Empty: the runner chooses the lengths.
     pub slices: Vec<Duration>,
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
@@ -137,7 +136,7 @@ pub enum Event<'a> {
         participant: usize,
         /// Restart number.
         restart: u32,
-        /// What is known about the server now.
+        /// What is known about the verified server.
         ready: &'a Ready,
     },
     /// A server is about to be warmed up.
@@ -154,7 +153,7 @@ pub enum Event<'a> {
         /// Responses per second.
         requests_per_s: f64,
     },
-    /// A server's warm-up has ended.
+    /// The first warm-up of a server under a load in this restart has ended.
     Warmed {
         /// The participant.
         participant: usize,
@@ -181,7 +180,7 @@ pub enum Event<'a> {
         /// The results of the probes that led to the choice.
         probed: Vec<Probed>,
     },
-    /// A lap is about to begin.
+    /// A slice, or a lap of one slice, is about to begin.
     Lapping {
         /// The participant.
         participant: usize,
@@ -254,7 +253,7 @@ pub enum Over {
 }
 
 impl Experiment {
-    /// Creates a comparison with this budget, without laps at a rate.
+    /// Creates a comparison with this budget, without paced laps.
     pub fn new(participants: Vec<Participant>, loads: Vec<Load>, budget: Duration) -> Self {
         Self {
             participants,
@@ -293,7 +292,7 @@ impl Experiment {
 }
 
 /// Returns the order of one step of a round: a random order followed by its mirror image. Every
-/// server runs for two slices in a step.
+/// server runs twice in a step.
 pub fn order(
     seed: u64,
     place: Place,

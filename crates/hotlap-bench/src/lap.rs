@@ -24,7 +24,7 @@ pub struct Lap {
     pub place: u32,
     /// Whether the load was a closed loop or had a rate.
     pub kind: LapKind,
-    /// When the lap's window opened, in milliseconds since the experiment began.
+    /// When the lap's first window opened, in milliseconds since the experiment began.
     pub at_ms: u64,
     /// What the generator recorded.
     pub outcome: Outcome,
@@ -99,7 +99,7 @@ pub struct Usage {
     pub requests: u64,
     /// CPU time from the scheduler's accounting, in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// CPU time of the run's database, in nanoseconds. `None` without a database.
+    /// CPU time of the server's database, in nanoseconds. `None` if no database is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_ns: Option<u64>,
     /// What a gauge timed on the server's cores between the two samples. `None` without a gauge.
@@ -117,8 +117,8 @@ pub struct Usage {
     pub slices: Option<u32>,
 }
 
-/// Hardware counts over some requests. They are taken in a separate interval after the warm-up,
-/// because counting costs the server CPU time.
+/// Hardware counts over some requests. They are taken at the end of a warm-up's steady load, not
+/// in laps, because counting costs the server CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Count {
     /// Correct responses and failures while the counters were on.
@@ -193,9 +193,9 @@ pub enum Violation {
         /// The number of lines counted.
         counted: u64,
     },
-    /// Several generators did not measure one load together: one of them was late or stalled.
+    /// Several generators did not measure one load together, for example because one was late.
     Generators {
-        /// What happened, with the generator's command.
+        /// What happened, with the command of the generator at fault, if any.
         why: String,
     },
     /// A generator was lost, so there are no figures.
@@ -205,7 +205,7 @@ pub enum Violation {
     },
     /// The server runs on another host, which did not respond for a while.
     Silence {
-        /// The longest time without a response from the host, in milliseconds.
+        /// The longest time by which a message from the host was overdue, in milliseconds.
         ms: f64,
     },
 }
@@ -232,7 +232,7 @@ impl Usage {
 }
 
 impl Lap {
-    /// Creates a lap that is not judged yet. The experiment fills in restart, round and place.
+    /// Creates a lap that is not judged yet. The schedule fills in restart, round and place.
     pub fn new(
         (server, load): (usize, usize),
         kind: LapKind,

@@ -7,14 +7,14 @@
 //!    [`Participant`](participant::Participant)s, each with its [`Role`](participant::Role), and
 //!    [`Load`](participant::Load)s. A [`Suite`](suite::Suite) is an experiment as a file.
 //! 2. **The order.** [`run`](schedule::run) goes through restarts, rounds and slices, and
-//!    [`Budget`](budget::Budget) decides how many restarts and rounds to run. The function reports
-//!    each [`Event`](experiment::Event) as it happens, and returns why the run
-//!    [ended](experiment::Over).
+//!    [`Budget`](budget::Budget) decides how many restarts and rounds to run. Given
+//!    [`Objective`](slo::Objective)s, `run` searches for the highest rate at which each server
+//!    meets them. `run` reports each [`Event`](experiment::Event) as it happens, and returns why
+//!    it [ended](experiment::Over).
 //! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), and nothing
 //!    about processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and
-//!    samples servers on this machine. [`Scripted`](scripted::Scripted) takes its laps from a
-//!    script, so a test of the schedule takes milliseconds. Given [`Objective`](slo::Objective)s,
-//!    `run` searches for the highest rate at which each server meets them.
+//!    samples real servers. [`Scripted`](scripted::Scripted) takes its laps from a script, so a
+//!    test of the schedule takes milliseconds.
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It
 //!    [counts](lap::Lap::counts) unless it failed a validity check that
 //!    [excludes it](lap::Violation::invalidates).

@@ -31,16 +31,15 @@ pub use forecast::{Expected, ExpectedLoad, Forecast, forecast};
 pub use instance::Setting;
 pub use slices::{LENGTHS, longest_service, shortest_slice};
 
-/// Minimum length of a lap (METHODOLOGY, *A run*). At 20,000 requests/s, such a lap has 2,000
-/// requests. The windows of ten such laps add up to a second.
+/// Minimum length of a lap, before the number of slices is rounded (METHODOLOGY, *A run*).
 const LAP: Duration = Duration::from_millis(100);
 
-/// Minimum length of a lap, in mean service times (METHODOLOGY, *A run*). In a shorter lap, the
-/// requests in flight at its edges would dominate.
+/// Minimum length of a lap in mean service times, before the number of slices is rounded. In a
+/// shorter lap, the requests in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
 
-/// Returns the number of slices in a lap. Each slice has a lead-in of about one service time, so a
-/// slice shorter than one service time counts as one service time. Otherwise the lap of a slow
+/// Returns the number of slices in a lap. Each slice has a lead-in of a service time or more, so a
+/// slice shorter than one service time counts as one service time. Otherwise, the lap of a slow
 /// server would take minutes.
 fn slices_a_lap(slice: Duration, service: Duration) -> u32 {
     let lap = LAP.max(service * SERVICE_TIMES).as_secs_f64();
@@ -65,7 +64,7 @@ fn paced_window(rate: f64) -> Duration {
 /// to wait for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
-/// Runs laps on this machine.
+/// Runs laps of real servers. The [`Setting`] says on which hosts servers and generators run.
 pub struct LocalRunner {
     run: Arc<Conditions>,
     instances: Vec<Instance>,
@@ -233,7 +232,7 @@ impl LocalRunner {
         ready
     }
 
-    /// Returns a note for each server that this one is compared with and that responds differently.
+    /// Returns a note for each server that is compared with this one and responds differently.
     fn differences(&self, participant: usize) -> Vec<String> {
         let (reference, setting) = (self.reference(), &self.run.setting);
         let against = |n: usize| setting.against.get(&n).copied().or(reference);

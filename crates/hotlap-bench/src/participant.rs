@@ -61,8 +61,8 @@ pub enum Role {
     Plain,
     /// The server that the others are compared with.
     Reference,
-    /// The A/A control: the reference again under a hidden name. The difference between the two is
-    /// the noise floor.
+    /// The A/A control: the reference again under a hidden name. The noise floor is computed from
+    /// the difference between the two.
     Control,
     /// hotlap's own minimal server.
     Ceiling,
@@ -186,8 +186,8 @@ impl Starter<'_> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Load {
-    /// The load's name in tables if an experiment has several loads: `close`, `POST /bla`. Empty if
-    /// there is only one load.
+    /// The load's name in tables, or else the name of its request: `close`, `POST /bla`. Empty if
+    /// neither has a name.
     pub name: String,
     /// The connections, and how requests use them.
     #[serde(flatten)]

@@ -48,8 +48,7 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
-    /// Loads a participant for a moment, outside of laps, if it was frozen for a long time while
-    /// others were warmed up.
+    /// Loads a participant for a moment, outside of laps, if it was frozen for a long time.
     fn wake(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
     /// Returns the participants to probe next, in both orders, to choose the slice length of a
@@ -68,11 +67,11 @@ pub trait Runner {
     /// The number of slices per lap, the same for all participants.
     fn slices(&self, load: usize) -> u32;
 
-    /// Runs a participant for one slice, in a closed loop. The participant is frozen before and
-    /// after it.
+    /// Runs a participant for one slice, in a closed loop. Before and after the slice, the
+    /// participant is frozen, unless freezing is off.
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
-    /// Ends a lap: the sum of a participant's slices since the previous lap. The experiment fills
+    /// Ends a lap: the sum of a participant's slices since the previous lap. The schedule fills
     /// in restart, round and place.
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure>;
 
@@ -125,9 +124,8 @@ pub trait Runner {
     /// is returned with the cause and a remedy.
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
 
-    /// Runs a lap with an instrument on, in a closed loop and in one slice. The slice lasts at
-    /// least [`OBSERVED`], so that the cost of thawing a server hardly shows. If only the
-    /// observation fails, the lap is still returned.
+    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least
+    /// [`OBSERVED`]. If only the observation fails, the lap is still returned.
     fn observed_lap(
         &mut self,
         participant: usize,
@@ -147,7 +145,7 @@ pub trait Runner {
     fn interrupted(&self) -> bool;
 }
 
-/// A window of a search for the highest rate that meets a goal.
+/// A window of a search for the highest rate at which a server meets the goals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialWindow {
     /// The rate, in requests/s.
@@ -189,8 +187,9 @@ pub struct Probed {
     pub rate: Estimate,
 }
 
-/// A server that was frozen for this long is loaded before its slices, because its timers went on.
-/// Node's PostgreSQL pool, for example, closes a connection after 10 s without a request.
+/// A server that was frozen for this long is loaded before its slices, because its timers go on
+/// during the freeze. Node's PostgreSQL pool, for example, closes a connection that was idle for
+/// 10 s.
 pub(crate) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
 /// The ratio by which a server may cost more or less in the window of a slice than after it. The
@@ -198,7 +197,7 @@ pub(crate) const LONG_FREEZE: Duration = Duration::from_secs(5);
 pub(crate) const TOLERANCE: f64 = 1.03;
 
 impl Probed {
-    /// Whether the probe proves that the server costs over 3% more or less in slices than alone.
+    /// Whether the probe proves a slice bias of over 3%.
     pub fn is_biased(&self) -> bool {
         self.ratio.is_bounded() && is_beyond(&self.ratio)
     }
@@ -227,8 +226,8 @@ pub struct Ready {
     pub rss_bytes: Option<u64>,
 }
 
-/// The time limit of a warm-up is divided by this number if the server was never steady in an
-/// earlier warm-up.
+/// The time limit of a warm-up is divided by this number if the server was never steady in its
+/// previous warm-up.
 pub const UNSTEADY_AGAIN: u32 = 3;
 
 /// A start of a server, and its warm-ups.
@@ -249,9 +248,9 @@ pub struct Start {
 pub struct Warmup {
     /// The load, as an index.
     pub load: usize,
-    /// How the server became steady.
+    /// How the server became steady, if it did.
     pub class: Class,
-    /// Whether a compiler was seen, so that the server was also loaded in bursts.
+    /// Whether a compiler was seen, in this warm-up or the previous one.
     pub compiles: bool,
     /// Time from the first request of the warm-up to the steady state, in milliseconds.
     pub steady_ms: f64,
@@ -262,7 +261,7 @@ pub struct Warmup {
     /// CPU time per request at the end of the warm-up, when the server ran alone and was warm, in
     /// nanoseconds. `None` if unknown.
     pub alone_cost_ns: Option<f64>,
-    /// Hardware counts right after the warm-up, if the kernel permits them.
+    /// Hardware counts at the end of the warm-up's steady load, if the kernel permits them.
     pub count: Option<Count>,
     /// Why instructions are not counted. `None` if they are counted, or if counting was not tried.
     pub uncounted: Option<String>,

@@ -5,10 +5,11 @@
 //! for two laps, slice by slice. With several loads, a round has up to six laps of a server under
 //! each load, and warms the servers up right before these laps.
 //!
-//! In each step, every server runs once in random order, and then once in the mirrored order,
-//! `C A B · B A C`. The next step has another order, so disturbances affect all servers alike. The
-//! ceiling is measured in the first round of each restart, and the A/A control in every fourth
-//! round. If requested, a restart ends with a paced lap of each server at a common rate.
+//! A round consists of steps. In each step, every server runs once in random order, and then once
+//! in the mirrored order, `C A B · B A C`. The next step has another order, so disturbances affect
+//! all servers alike. The ceiling is measured in the first round of each restart, and the A/A
+//! control in every fourth round. If requested, the first restarts end with a paced lap of each
+//! server at a common rate.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -32,9 +33,7 @@ mod search;
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
 /// The expected length of a later warm-up of a server with a compiler, as a share of the first
-/// one. Later warm-ups of Spring Boot, Express and Fastify took 0.5 to 0.9 times as long as the
-/// first (2026-11-27). The medians of ten runs were 0.84 for java/jetty and 0.6 for node/http
-/// (2026-11-28).
+/// one. The medians of ten runs were 0.84 for java/jetty and 0.6 for node/http (2026-11-28).
 const COMPILED_AGAIN: f64 = 0.8;
 
 /// The A/A control is measured in one of this many rounds. With the control only in the first round
@@ -42,9 +41,9 @@ const COMPILED_AGAIN: f64 = 0.8;
 /// 2%. In every round, the control would take a third of the time of a run with two servers.
 const CONTROL_EVERY: u32 = 4;
 
-/// The time for which a round measures each server under a load, if there are several loads. A
-/// shorter time would not be worth the warm-up before it. The second value is the maximum number of
-/// pairs of laps.
+/// With several loads, a round measures each server under a load for at least this long. A shorter
+/// time would not be worth the warm-up before it. The second value is the maximum number of pairs
+/// of laps.
 const SWITCHED: (Duration, f64) = (Duration::from_millis(500), 3.0);
 
 /// The number of windows over which the throughput at the end of a warm-up is measured.
@@ -91,7 +90,7 @@ struct Schedule<'a> {
     running: Vec<bool>,
     out: Vec<bool>,
     budget: Budget,
-    /// The rate of paced laps. The first restart sets the rate for all restarts.
+    /// The rate of paced laps, in requests/s. Unless it is given, the first paced laps set it.
     rate: Option<f64>,
     /// Whether the slice length of each load has been chosen.
     sliced: Vec<bool>,
@@ -177,9 +176,9 @@ impl Schedule<'_> {
     }
 
     /// Whether every round warms servers up under a load, right before the laps under that load.
-    /// After another load, a server still has requests of the other load in its queue. Possibly,
-    /// its code is also compiled again. Node's first slices then cost 2 to 6 times as much
-    /// (docs/lab-notebook.md, *A load after another load*).
+    /// After another load, Node's first laps cost 2 to 6 times as much (docs/lab-notebook.md, *A
+    /// load after another load*). Possibly, a server still has requests of the other load in its
+    /// queue, and its code is compiled again.
     fn switches_loads(&self) -> bool {
         self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
     }
@@ -253,8 +252,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Probes servers until the runner has chosen the slice length of a load. Does nothing once the
-    /// length has been chosen.
+    /// Probes servers until the runner has chosen the slice length of a load. Reports the length
+    /// once.
     fn settle_slices(&mut self, place: Place, load: usize) -> Result<(), Over> {
         let mut probes = self.runner.probes(load);
         let mut step = 0;
@@ -362,8 +361,8 @@ impl Schedule<'_> {
     }
 
     /// Returns the order of a step of a round. The ceiling is measured in the first round of each
-    /// restart, and the A/A control in some rounds. They only show how the machine behaves, so most
-    /// of the time is spent on servers.
+    /// restart, and the A/A control in some rounds. Both only show how the machine behaves, so
+    /// most of the time is spent on the other servers.
     fn order(&self, place: Place, step: (usize, u32)) -> Vec<usize> {
         let mut order = order(self.experiment.seed, place, step, self.running.len());
         order.retain(|n| self.takes_part(*n, place));
@@ -671,7 +670,7 @@ pub(crate) mod tests {
         assert_eq!(participants, [0, 0, 1, 1, 2, 2]);
     }
 
-    /// Regression: after the warm-ups of other loads, Node's first slices cost up to six times as
+    /// Regression: after the warm-ups of other loads, Node's first laps cost up to six times as
     /// much.
     #[test]
     fn with_several_loads_each_is_warmed_up_right_before_its_laps() {
@@ -840,7 +839,7 @@ pub(crate) mod tests {
         };
         assert_eq!(over(&precise, false), Over::Budget);
         assert_eq!((over(&precise, true), over(&certain, true)), (Over::Precise, Over::Certain));
-        // A gauge on one core is not compared with a gauge on two.
+        // Gauges on different numbers of cores are not compared.
         let mut differing = precise;
         differing.participants[2].cpus = Some(2);
         assert_eq!(over(&differing, true), Over::Budget);

@@ -105,7 +105,7 @@ pub struct Scripted {
     laps: Vec<usize>,
     /// The number of slices per lap.
     pub slices: u32,
-    /// The number of probes of each server, in both orders.
+    /// The number of probes of each server that are left, in both orders.
     pub probes: u32,
     /// The results of the probes.
     pub found: Vec<Probed>,

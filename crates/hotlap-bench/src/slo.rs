@@ -28,7 +28,8 @@ pub enum Objective {
     },
 }
 
-/// The shortest and the longest window of a search.
+/// The shortest and the longest window of a search at 5 requests/s or more. At lower rates,
+/// windows are longer.
 pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
 /// The shortest and the longest window in which a server is held at the rate that a search found.

@@ -7,8 +7,8 @@ use hotlap_stats::{CoreSpeed, GaugedLap, Share};
 use crate::lap::Lap;
 use crate::participant::{Role, program};
 
-/// Nothing is adjusted unless each server has a gauge in this share of its laps. A sample from
-/// another host may be lost.
+/// Nothing is adjusted unless each server has a gauge in at least this share of its laps. A sample
+/// from another host may be lost.
 const GAUGED: f64 = 0.9;
 
 /// The figures of a lap that are compared, and the speed of the server's cores.

@@ -85,7 +85,7 @@ pub struct StressSetting {
 /// The duration of each part of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// The load before the first scenario.
+    /// The load after each start of the server.
     pub warm: Duration,
     /// The normal clients' load before a window opens.
     pub ramp: Duration,
@@ -119,7 +119,7 @@ impl Default for Timing {
             // The timeout is shorter than the attack, so that a client without a response fails
             // during it.
             timeout: ms(1_000),
-            // wrk has the same timeout.
+            // The default timeout of wrk is the same (https://github.com/wg/wrk).
             overload_timeout: ms(2_000),
             recover: ms(5_000),
             idle: ms(200),
@@ -132,7 +132,7 @@ impl Default for Timing {
 pub struct Subject {
     /// The server's name in tables.
     pub name: String,
-    /// The version that the server reports. Empty if unknown.
+    /// The server's version, in one line. Empty if unknown.
     pub version: String,
     /// The number of connections of the normal clients.
     pub good: usize,
@@ -372,7 +372,8 @@ impl<'a> Attacked<'a> {
     }
 
     /// Runs a scenario, and runs it again if the normal clients fared badly, because other work on
-    /// this machine may be the cause. The better trial counts. `None` if interrupted.
+    /// this machine may be the cause. The better trial counts, unless the server stays silent
+    /// after the second. `None` if interrupted.
     fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
@@ -581,12 +582,12 @@ impl<'a> Attacked<'a> {
 /// Checks that a server that is already running may be attacked.
 fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
-        let remedy = "make it listen on a port of 127.0.0.1";
+        let remedy = "make the server listen on a port of 127.0.0.1";
         return Err(failure("start", "a stress test needs a TCP address".to_owned(), remedy));
     };
     if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not a loopback address", address.ip());
-        return Err(failure("start", cause, "pass --allow-remote if you may stress it"));
+        return Err(failure("start", cause, "pass --allow-remote if you are allowed to stress it"));
     }
     Ok(())
 }
@@ -601,7 +602,7 @@ fn infer_exchange(
 ) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred =
         infer::infer(target, host, LIMIT, &participant.contract.with_values(0), stop)
-            .map_err(|why| failure("verify", why, "try it with curl"))?;
+            .map_err(|why| failure("verify", why, "send the request with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);

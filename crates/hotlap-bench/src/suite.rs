@@ -2,7 +2,7 @@
 //!
 //! The file's keys and the resulting suite have separate types, as for manifests. An unknown key,
 //! an unknown name, or a published figure for a server that is not in the suite is an error. The
-//! error names the file and the line.
+//! error names the file and, if known, the line.
 
 use std::path::Path;
 
@@ -38,7 +38,8 @@ impl Suite {
     /// Reads a suite from a file.
     ///
     /// # Errors
-    /// Fails if the file is unreadable or invalid. The error names the file and any known line.
+    /// Fails if the file is unreadable or invalid. The error names the file and, if known, the
+    /// line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),

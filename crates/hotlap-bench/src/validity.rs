@@ -22,13 +22,11 @@ pub const BUSY: f64 = 0.90;
 /// The share of requests that may fail.
 const FAILING: f64 = 0.01;
 
-/// Allowed deviation from Little's law, as a share. The value is a convention (METHODOLOGY,
-/// *Validity checks*).
+/// Allowed deviation from Little's law, as a share.
 pub const LITTLE: f64 = 0.03;
 
-/// How late a paced request may be sent at the 99th percentile. The limit is the larger of two
-/// values. The first value is a share of the mean gap between two requests of one connection. The
-/// second value is in nanoseconds.
+/// How late requests may be sent at the 99th percentile, at a rate. The limit is a share of the
+/// mean gap between two requests of one connection, or a time in nanoseconds if that is longer.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
 /// How long a server's host may be silent. A lost packet is sent again only after 0.2 s or more.
@@ -79,7 +77,7 @@ fn wrong_answers(lap: &Lap, load: &Load) -> Option<Violation> {
         + failures.of(Failure::BadFraming);
     let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
         let response = String::from_utf8_lossy(&w.first_bytes);
-        // If there is only one fixed request, it need not be mentioned.
+        // If the load sends only one request, the example need not name the request.
         let request = w.method_and_path().filter(|_| load.request.is_none());
         let request = request.map_or_else(String::new, |request| format!("{request}: "));
         format!("{request}{}: {}", w.why, response.escape_debug())
@@ -166,7 +164,7 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
 
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.busiest();
-    // A paced generator may busy-wait, so lateness is the better check for paced laps.
+    // At a rate, lateness shows more directly whether the generator keeps up.
     (lap.kind == LapKind::Flat && busy > BUSY)
         .then_some(Violation::Generator { busy: busy * 100.0 })
 }

@@ -187,8 +187,8 @@ impl Connection {
         http2.cancel_oldest(&mut self.in_flight)
     }
 
-    /// HTTP/2: takes the requests to send again on another connection. The server has said that it
-    /// did not process them.
+    /// HTTP/2: takes the requests to send again on another connection, if there are any. The
+    /// server has not processed these requests.
     pub(crate) fn take_retries(&mut self) -> VecDeque<InFlight> {
         match self.http2() {
             Some(http2) if http2.may_retry() => std::mem::take(&mut self.in_flight),

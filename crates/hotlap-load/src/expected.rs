@@ -1,5 +1,5 @@
 //! Decides whether a response is the expected one. A response is compared piece by piece as it
-//! arrives, or recognised at once because an equal response has arrived before.
+//! arrives, or recognised at once because it matches an earlier response.
 
 use std::fmt;
 use std::ops::Range;
@@ -113,19 +113,19 @@ const RELEARN_AFTER: u32 = 16;
 /// Headers that determine the framing and the state of the connection. Their values may not vary.
 const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
-/// The last correct response to a request. Later responses are compared with it.
+/// A correct response to a request, with which later responses are compared.
 ///
-/// Servers usually answer the same request with the same bytes, except for a date, an id or a
+/// Servers usually respond to the same request with the same bytes, except for a date, an id or a
 /// clock. Once a response has been parsed and fully checked, an identical response is correct too.
 /// One comparison then replaces the parser, and nothing is left unchecked. If a response differs
 /// outside of the parts that are known to vary, the parser decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTemplate {
-    /// The last correct response. Empty if none is known.
+    /// The last response that was learned or matched. Empty before the first response.
     last: Vec<u8>,
-    /// The head of the last correct response. `None` while no response can match.
+    /// The head of `last`. `None` while no response can match.
     head: Option<Head>,
-    /// The head of the last correct response, whether or not a response can match.
+    /// The head of `last`, whether or not a response can match.
     known: Option<Head>,
     /// The ranges of header values that may vary. Only bytes that are valid in a value may occur
     /// there.
@@ -147,8 +147,8 @@ impl ResponseTemplate {
             .then_some((head, length))
     }
 
-    /// Returns whether a response differs from the last one only in parts that may vary. If so, the
-    /// response becomes the last one.
+    /// Returns whether a response differs from `last` only in parts that may vary. If so, the
+    /// response becomes `last`.
     #[inline(never)]
     fn differs_only_where_it_may(&mut self, response: &[u8]) -> bool {
         let mut at = 0;
@@ -168,12 +168,14 @@ impl ResponseTemplate {
         matches
     }
 
-    /// Prevents any response from matching until the next call of [`Self::expect_body`].
+    /// Prevents any response from matching until [`Self::expect_body`] or [`Self::learn`] sets
+    /// what can match.
     pub(crate) fn expect_none(&mut self) {
         self.head = None;
     }
 
-    /// Learns the template from a response that was parsed and found correct.
+    /// Learns the template from a response that was parsed and found correct. A template that is
+    /// known is replaced only after [`RELEARN_AFTER`] misses.
     pub(crate) fn learn(&mut self, response: &[u8], head: &Head, expected: &ExpectedBody) {
         if self.known.is_some() && self.misses < RELEARN_AFTER {
             self.misses += 1;
@@ -203,8 +205,8 @@ impl ResponseTemplate {
         (self.head, self.known) = (Some(*head), Some(*head));
     }
 
-    /// Accepts only responses with this body from now on. If the length of the body differs from
-    /// the last one, no response can match, because a header differs too.
+    /// Accepts only responses with this body from now on. If the body in `last` has another
+    /// length, no response can match, because a header differs too.
     pub(crate) fn expect_body(&mut self, body: &[u8]) {
         let fits = |head: &Head| {
             matches!(head.framing, Framing::Length(_)) && self.last.len() == head.size + body.len()
@@ -246,8 +248,8 @@ fn varying_body(
     }
 }
 
-/// Returns the ranges of the names and values of the lines in a valid head. Folded lines are left
-/// out, because they may not vary.
+/// Returns the ranges of the names and values of the lines in a valid head. Lines folded with a
+/// space are left out, because they may not vary.
 fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut found = Vec::new();
     let mut start = 0;

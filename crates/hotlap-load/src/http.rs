@@ -2,8 +2,8 @@
 //!
 //! Two readers share the same rules. [`ResponseReader`] is for the engine. It takes bytes in any
 //! pieces that the network delivers, and buffers only a head that arrives in parts.
-//! [`read_response`] is for verification. It takes a buffer and returns a complete [`Response`]
-//! with headers and decoded body.
+//! [`GrowingResponse`] is for verification. It reads a growing buffer and returns a complete
+//! [`Response`] with headers and decoded body.
 //!
 //! Both readers are strict where a lenient reader would hide a fault of the server. Lines must end
 //! in CRLF. A response with conflicting lengths, or with both a length and chunks, is an error.
@@ -34,7 +34,7 @@ pub enum ResponseError {
 }
 
 impl ResponseError {
-    /// The server sent too many interim responses before a final one.
+    /// The server sent too many interim responses before a final response.
     const TOO_MANY_INTERIM: Self = Self::Framing("over 100 interim responses");
 }
 
@@ -58,12 +58,13 @@ pub struct ResponseReader {
     /// times.
     partial: Vec<u8>,
     state: State,
-    /// The number of interim responses since the last final one.
+    /// The number of interim responses since the last final response.
     interim: usize,
 }
 
-/// The maximum number of interim responses (RFC 9110 section 15.2) before a final one. The RFC sets
-/// no limit, but a server that never stops sending interim responses never sends a final one.
+/// The maximum number of interim responses (RFC 9110 section 15.2) before a final response. The
+/// RFC sets no limit, but a server that never stops sending interim responses never sends a final
+/// response.
 const INTERIM_LIMIT: usize = 100;
 
 #[derive(Debug, Default)]
@@ -144,7 +145,7 @@ impl ResponseReader {
     /// Tells the reader that the connection has closed.
     ///
     /// # Errors
-    /// The end of the connection does not complete the response.
+    /// No response is complete with the end of the connection.
     pub fn close(&mut self) -> Result<(), ResponseError> {
         match self.state {
             State::Body(BodyReader::UntilClose) => {
@@ -198,7 +199,8 @@ pub struct Response<B = Vec<u8>> {
     pub keep_alive: bool,
     /// How the body was delimited.
     pub framing: Framing,
-    /// The status codes of the interim responses (100, 103) that came before the final one.
+    /// The status codes of the interim responses, such as 103, that came before the final
+    /// response.
     pub interim: Vec<u16>,
 }
 

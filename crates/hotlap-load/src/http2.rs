@@ -9,12 +9,12 @@
 //! hpack     header compression (RFC 7541)
 //! ```
 //!
-//! Like the readers of HTTP/1.1, the client is strict where a lenient one would hide a fault of the
-//! server.
+//! Like the readers of HTTP/1.1, the client is strict where a lenient client would hide a fault of
+//! the server.
 //!
-//! Nearly every header block that arrives equals one of the last few (`head`). A frame that is
-//! complete in the input is read in place. A response with a body of 13 bytes therefore takes about
-//! 530 instructions (callgrind), or some 3000 if its header block must be decoded.
+//! Usually, a header block equals one of the last eight (`head`). A frame that is complete in the
+//! input is read in place. A response with a body of 13 bytes therefore takes about 530
+//! instructions (callgrind), or some 3000 if its header block must be decoded.
 
 mod client;
 mod encode;

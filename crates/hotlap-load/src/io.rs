@@ -6,9 +6,8 @@
 //!
 //! There is one backend, which is mio's epoll or kqueue. A bare io_uring loop (multishot receive,
 //! buffer ring, fixed files, skipped completions) was compared with a bare epoll loop. With
-//! io_uring, the CPU time per request was equal at 10 and 1,000 connections, and 6% lower at 100.
-//! With bodies of 64 KiB and 1 MiB, it was a third higher. These figures do not justify a second
-//! backend.
+//! io_uring, the CPU time per request was at most 6% lower, and a third higher with large bodies.
+//! These figures do not justify a second backend.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -128,8 +127,8 @@ impl Io {
         self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), Token(key), interest)
     }
 
-    /// Waits until a socket is ready or `until_ns` (monotonic) has passed, and stores the events.
-    /// With `None`, fetches the events without waiting.
+    /// Waits for events until `until_ns` (monotonic), and stores them. With `None`, fetches the
+    /// events without waiting.
     pub(crate) fn wait(&mut self, until_ns: Option<u64>, events: &mut Events) {
         let timeout = match until_ns {
             Some(at) => self.timer.arm(at),
@@ -193,8 +192,8 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Discards the available bytes, up to the size of the buffer. On Linux, the bytes are not
-    /// copied (tcp(7), `MSG_TRUNC`).
+    /// Discards the available bytes, up to the size of the buffer. On Linux, bytes from TCP are
+    /// not copied (tcp(7), `MSG_TRUNC`).
     pub(crate) fn discard(&self, buffer: &mut [u8]) -> Received {
         let can_truncate = cfg!(target_os = "linux");
         self.receive_with(buffer, if can_truncate { RecvFlags::TRUNC } else { RecvFlags::empty() })

@@ -1,9 +1,9 @@
-//! The load generator, which runs a [`Plan`] and returns an [`Outcome`]. This crate knows nothing
-//! about TOML, flags, processes or terminals, and it never prints.
+//! The load generator, which runs a [`Plan`] and returns an [`Outcome`]. This crate reads no TOML
+//! and no flags, starts no processes, and never prints.
 //!
 //! The main types, in the order in which a caller needs them:
 //!
-//! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target).
+//! 1. [`url::resolve`] turns a URL into a [`Target`](plan::Target), a `Host` header and a path.
 //!    [`Request::build`](plan::Request::build) makes a [`Request`](plan::Request), with the
 //!    [expected response](plan::ExpectedResponse).
 //! 2. A [`Plan`] says what to send, over how many connections and threads, how fast ([closed or
@@ -15,7 +15,8 @@
 //!    [censored](hotlap_stats::Censored) latency, and the resource usage of the generator. Outcomes
 //!    of several generators can be merged.
 //!
-//! Failures under load are counted in the outcome. An [`Error`] only says why a load could not run.
+//! Failures under load are counted in the outcome. An [`Error`] says why a load could not run or
+//! has no result.
 //!
 //! ```no_run
 //! use hotlap_load::plan::{Pace, Plan, Request};
@@ -32,9 +33,9 @@
 //! # Inside
 //!
 //! Each worker thread owns some of the connections. When a request is due, the worker sends it,
-//! reads the response, and compares the response with the expected one. Then the worker records the
-//! time in its own histogram. In a closed loop, the next request is due at once. Workers share no
-//! data that is written for each request.
+//! reads the response, and compares the response with the expected response. Then the worker
+//! records the time in its own histogram. In a closed loop, the next request is due at once.
+//! Workers share no data that is written for each request.
 //!
 //! ```text
 //! session       starts workers, waits for them, merges their outcomes
@@ -48,7 +49,7 @@
 //! outcome, plan, clock
 //! ```
 //!
-//! Each module uses only the modules below it.
+//! Each module uses only modules below it or to its right.
 
 mod clock;
 mod connection;

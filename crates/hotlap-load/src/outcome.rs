@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     /// The backend that waited for events (`epoll`, `kqueue`).
     pub backend: String,
-    /// The length of the window in nanoseconds.
+    /// The length of the window, or of all collected windows together, in nanoseconds.
     pub window_ns: u64,
     /// The number of correct responses.
     pub responses: u64,
@@ -43,11 +43,12 @@ pub struct Outcome {
     pub handshake_time: Histogram,
     /// The failures, by kind and phase.
     pub failures: Failures,
-    /// HTTP/2: the number of streams that the server reset, by error code (RFC 9113 section 7).
+    /// HTTP/2: the number of requests that failed because the server reset their streams, by error
+    /// code (RFC 9113 section 7).
     #[serde(default)]
     pub stream_resets: BTreeMap<u32, u64>,
     /// HTTP/2: the number of connections that the server ended with an error, by the code and text
-    /// of the GOAWAY (RFC 9113 section 6.8).
+    /// of the GOAWAY (RFC 9113 section 6.8). Only the first few texts are kept.
     #[serde(default)]
     pub goaways: BTreeMap<String, u64>,
     /// What TLS negotiated on the first connection. `None` without TLS.
@@ -63,7 +64,8 @@ pub struct Outcome {
     pub first_connect_error: Option<String>,
     /// The numbers of bytes received and sent.
     pub bytes: ByteCounts,
-    /// The number of requests in flight when the window closed.
+    /// The number of requests in flight when the window closed, or when the outcome of a held load
+    /// was collected.
     pub in_flight: u64,
     /// The ages of the requests in flight when the window opened and when it closed.
     pub edge_ages: EdgeAges,
@@ -72,8 +74,9 @@ pub struct Outcome {
     /// The age of the oldest request in flight or queued when the window closed. The age begins
     /// when the request was due in an open loop, and when it was sent in a closed loop.
     pub oldest_ns: u64,
-    /// The number of stalled connections when the window closed. On a stalled connection, the
-    /// oldest request has waited more than half of the timeout for the first byte of its response.
+    /// The number of stalled connections when the window closed, or when the outcome of a held
+    /// load was collected. On a stalled connection, the oldest request has waited more than half
+    /// of the timeout for the first byte of its response.
     pub stalled: u64,
     /// Counts for each tenth of a second of the window, in order.
     pub series: Vec<Tick>,
@@ -96,7 +99,7 @@ pub struct OpenLoop {
     pub offered_per_s: f64,
     /// The number of correct responses per second.
     pub reached_per_s: f64,
-    /// The number of requests that became due within the window.
+    /// The number of requests that became due within the windows.
     pub due: u64,
     /// The number of requests that were waiting when the window closed. They were due, sent or not,
     /// and had neither a response nor a failure.
@@ -105,13 +108,13 @@ pub struct OpenLoop {
     pub growth_per_s: f64,
     /// The time since the oldest waiting request was due, in nanoseconds.
     pub oldest_ns: u64,
-    /// Whether the server fell behind: some requests found no free connection, and the queue grew
-    /// by more than 1% of the requests that became due.
+    /// Whether the server fell behind. If so, some requests found no free connection, and the
+    /// number of waiting requests grew by more than 1% of `due`.
     pub is_behind: bool,
 }
 
-/// The maximum growth of the queue, as a share of the requests that became due. A server whose
-/// queue grows more has fallen behind.
+/// The maximum growth of the number of waiting requests, as a share of the requests that became
+/// due. With more growth, the server has fallen behind.
 const BEHIND: f64 = 0.01;
 
 impl Outcome {
@@ -185,7 +188,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the number of requests with a response or a failure.
+    /// Returns the number of correct responses and failures together.
     pub fn requests(&self) -> u64 {
         self.responses + self.failures.total()
     }
@@ -235,15 +238,16 @@ impl OpenLoop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Failure {
-    /// The server refused the connection.
+    /// The server refused the connection, or its Unix socket does not exist.
     Refused,
     /// The server reset the connection.
     Reset,
     /// The server closed the connection before the response was complete.
     ClosedEarly,
-    /// There was no complete response within the timeout.
+    /// The timeout passed before the connection was open or the response was complete.
     Timeout,
-    /// The bytes are not an HTTP response, or there are bytes that belong to no request.
+    /// The bytes are not a valid HTTP response, belong to no request, or report a failed gRPC
+    /// call.
     BadFraming,
     /// The response is well-formed and has the expected status, but an unexpected body or length.
     WrongBody,
@@ -282,7 +286,7 @@ impl Failure {
     ];
 }
 
-/// Writes the name of the failure in JSON, such as `closed-early`.
+/// Writes the name that the failure has in JSON, such as `closed-early`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -311,7 +315,7 @@ impl Phase {
         [Self::Connect, Self::Send, Self::FirstByte, Self::Body, Self::Idle];
 }
 
-/// Writes the name of the phase in JSON, such as `first-byte`.
+/// Writes the name that the phase has in JSON, such as `first-byte`.
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -371,7 +375,7 @@ impl Failures {
 pub struct Totals {
     /// The number of correct responses.
     pub responses: u64,
-    /// The number of requests sent, except those that the server refused to process.
+    /// The number of requests sent, except requests that the server refused to process.
     pub sent: u64,
 }
 
@@ -384,9 +388,9 @@ impl Totals {
 
 /// The sums of the ages of all requests in flight at the two edges of the window.
 ///
-/// The sums make Little's law exact. The time that requests spent in the system within the window
-/// has three parts. It is the sum of the service times, minus the ages at the opening edge, plus
-/// the ages at the closing edge.
+/// If no request fails, the sums make Little's law exact. The time that requests spent in the
+/// system within the window has three parts. It is the sum of the service times, minus the ages at
+/// the opening edge, plus the ages at the closing edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EdgeAges {
     /// The sum of the ages when the window opened, in nanoseconds.
@@ -445,15 +449,16 @@ impl std::fmt::Display for Negotiated {
 pub struct WrongResponse {
     /// What is wrong, in words.
     pub why: String,
-    /// The first bytes of the response, at most 512.
+    /// The first bytes of the response, at most 512. In HTTP/2, these are bytes of the body, from
+    /// the first wrong piece on.
     pub first_bytes: Vec<u8>,
-    /// The first bytes of the request, at most 512. Empty if there was no request.
+    /// The first bytes of the request, at most 512. Empty if the request is not known.
     #[serde(default)]
     pub request: Vec<u8>,
 }
 
 impl WrongResponse {
-    /// Returns the method and path of the request. Returns `None` if there was no request.
+    /// Returns the method and path of the request. Returns `None` if the request is not known.
     pub fn method_and_path(&self) -> Option<String> {
         let line = self.request.split(|byte| *byte == b'\r').next()?;
         let line = String::from_utf8_lossy(line);
@@ -467,7 +472,7 @@ impl WrongResponse {
 pub struct RequestOutcome {
     /// The number of correct responses.
     pub responses: u64,
-    /// The number of requests that failed, including those with a wrong response.
+    /// The number of requests that failed, including requests with a wrong response.
     pub failures: u64,
     /// The latency of correct responses: the response time in an open loop, and the service time in
     /// a closed loop. Only non-empty buckets are kept, because a run has this field for each
@@ -495,8 +500,8 @@ pub struct ConnectionCounts {
     /// [`crate::plan::Reuse::KeepAlive`], the higher of this number and the number when the window
     /// opened.
     pub established: u64,
-    /// The number of connections opened again within the window, because a connection failed or the
-    /// server closed it.
+    /// The number of open connections that failed or that the server closed within the window. 0
+    /// if each request has its own connection.
     pub reopened: u64,
     /// The number of attempts to connect, over the whole load.
     pub opened: u64,
@@ -550,7 +555,7 @@ pub struct ThreadUsage {
     pub cpu_ns: u64,
     /// The wall time in nanoseconds.
     pub wall_ns: u64,
-    /// The number of times that the thread waited for events, or found some without waiting.
+    /// The number of times that the thread slept, or found events when it polled.
     pub wakeups: u64,
     /// The part of the CPU time in which the thread waited for events without sleeping, in
     /// nanoseconds.

@@ -47,14 +47,14 @@ pub struct Plan {
     /// When requests are sent.
     pub pace: Pace,
     /// How long to send before the measurement window opens, once all connections are open. With
-    /// [`Stop::Requests`] there is no warm-up, so that the server gets exactly that number of
-    /// requests.
+    /// [`Stop::Requests`] there is no warm-up, so that every request counts.
     pub warmup: Duration,
     /// When the load ends.
     pub stop: Stop,
-    /// How long a request may take, from its first byte sent to the last byte of the response.
-    /// Connecting has the same limit. In an open loop, waiting for a free connection has no limit,
-    /// and counts as response time.
+    /// How long a request may take, from its first byte sent to the last byte of the response. If
+    /// a request opens its connection, connecting is included. Otherwise, connecting and the TLS
+    /// handshake have this limit each. In an open loop, waiting for a free connection has no
+    /// limit, and counts as response time.
     pub timeout: Duration,
     /// The body of one response in this many is checked. The status and the length are checked for
     /// every response.
@@ -107,8 +107,8 @@ impl Default for LoadPart {
     }
 }
 
-/// How requests travel: the connections of a load, and what each of them carries. Plans, suites,
-/// runs and flags share this type, so a new property of connections is a field here.
+/// How requests travel: the connections of a load, and what each of them carries. Plans, loads and
+/// suites share this type, so a new property of connections is a field here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shape {
@@ -217,7 +217,7 @@ pub enum Pace {
         /// The seed of the gaps. The same seed gives the same due times.
         seed: u64,
     },
-    /// Open loop: each request is due at its own time. Nothing is due after the last.
+    /// Open loop: each request is due at its own time. Nothing is due after the last request.
     Recorded(DueTimes),
 }
 
@@ -247,14 +247,15 @@ pub enum Stop {
 const MAX_CONNECTIONS: usize = 1 << 24;
 
 /// The highest rate, which is about ten times what a generator can send on a large machine. When a
-/// window closes, requests that were due and not sent are counted one by one, at about 10 ns each.
-/// Without a limit, counting could take forever.
+/// load ends, the requests that were due are counted one by one, at about 10 ns each. Without a
+/// limit, counting could take forever.
 const MAX_RATE: f64 = 1e7;
 
 /// The maximum number of requests in flight on one connection.
 const MAX_PIPELINE: usize = 1024;
 
-/// The highest sum of weights. It is limited because the order of requests is laid out in memory.
+/// The highest sum of weights. The sum is limited because the order of requests is laid out in
+/// memory.
 const MAX_WEIGHTS: u64 = 100_000;
 
 /// The maximum number of requests for which an outcome has separate figures. Each such request
@@ -424,12 +425,12 @@ pub enum PlanError {
         connections: usize,
     },
     /// The plan has no requests.
-    #[error("no request to send")]
+    #[error("a load needs at least 1 request")]
     NoRequests,
     /// A rate must be positive and finite.
     #[error("{0} requests/s is not a valid rate: use a positive number")]
     BadRate(String),
-    /// Another value is out of range. The text says which one.
+    /// Another value cannot be used. The text says which one and why.
     #[error("{0}")]
     OutOfRange(String),
 }
@@ -482,11 +483,12 @@ pub struct Tls {
     /// The client's own certificate. `None` if the client has none.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// Whether a connection resumes the session of an earlier one (RFC 8446 section 2.2). Otherwise
-    /// all handshakes are full.
+    /// Whether a connection resumes the session of an earlier connection (RFC 8446 section 2.2).
+    /// Otherwise all handshakes are full.
     #[serde(default)]
     pub resumes: bool,
-    /// The cipher suites to offer, by their names in the IANA registry. If empty, all are offered.
+    /// The cipher suites to offer, by their names in the IANA registry. If empty, all supported
+    /// suites are offered.
     #[serde(default)]
     pub ciphers: Vec<String>,
 }
@@ -537,7 +539,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a socket bound to `source` can connect to the endpoint.
+    /// Returns whether `source` has the IP version of the endpoint. A Unix domain socket has none.
     fn accepts_source(&self, source: &IpAddr) -> bool {
         match self {
             Self::Tcp(address) => address.is_ipv4() == source.is_ipv4(),
@@ -576,7 +578,7 @@ mod tests {
         assert_eq!(why(&|p| p.shape.connections = 0), "a load needs at least 1 connection");
         assert_eq!(why(&|p| p.shape.threads = 0), "a load needs at least 1 thread");
         assert!(why(&|p| p.shape.threads = 5).contains("more threads (5) than connections (4)"));
-        assert_eq!(why(&|p| p.requests.clear()), "no request to send");
+        assert_eq!(why(&|p| p.requests.clear()), "a load needs at least 1 request");
         assert!(why(&|p| p.part = LoadPart { index: 2, of: 2 }).contains("part 2 of 2"));
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
         assert!(why(&rate(0.0)).contains("positive"));
@@ -599,11 +601,11 @@ mod tests {
         assert!(why(&field(ValueSource::Text { length: 0 })).contains("length is 0"));
         let id = Field::new("id", ValueSource::Uuid);
         let unknown = Text::parse(b"/${id}", &[id]).unwrap();
-        assert!(why(&|p| p.requests[0].path = unknown.clone()).contains("no such field"));
+        assert!(why(&|p| p.requests[0].path = unknown.clone()).contains("does not exist"));
         let entry = OrderEntry { request: 1, value: 0 };
         assert!(why(&|p| p.order = Some(vec![entry].into())).contains("name requests"));
         let recorded = |times: &[u64], speed| Pace::Recorded(DueTimes::new(times, speed));
-        assert!(why(&|p| p.pace = recorded(&[], 1.0)).contains("without requests"));
+        assert!(why(&|p| p.pace = recorded(&[], 1.0)).contains("at least 1 request"));
         assert!(why(&|p| p.pace = recorded(&[0, 1], 0.0)).contains("positive"));
         assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));

@@ -58,7 +58,7 @@ pub(crate) struct RequestMix {
     position: usize,
     /// The number of the next request, which may exceed the positions in `order`.
     number: u32,
-    /// The order of the plan, if the plan has one. The field `order` is not used then.
+    /// The order of the plan, which replaces the field `order`. `None` if the weights decide.
     recorded: Option<Recorded>,
     sequence: Sequence,
     /// Whether any request has fields.
@@ -69,7 +69,7 @@ pub(crate) struct RequestMix {
     values: Values,
     /// The body of one response in this many is checked.
     check_one_in: u32,
-    /// The number of bodies skipped since the last checked one.
+    /// The number of bodies skipped since the last checked body.
     skipped: u32,
 }
 
@@ -277,9 +277,10 @@ const POOL: usize = 65_536;
 const POOL_BYTES: usize = 16 << 20;
 
 impl Pool {
-    /// Renders a pool. The pool stays empty if values may not repeat. It also stays empty if a
-    /// field has more than a quarter as many values as the pool has requests. Otherwise many of the
-    /// field's values would never be sent.
+    /// Renders a pool. The pool stays empty if nothing varies, if the plan has an order or uses
+    /// HTTP/2, or if the requests exceed a limit. The pool also stays empty if values may not
+    /// repeat, or if a field has more than [`POOL`] / 4 values. Otherwise, many of the field's
+    /// values would never be sent.
     fn new(
         plan: &Plan,
         order: &[u32],

@@ -1,8 +1,9 @@
 //! Computes when requests are due, without reading a clock.
 //!
-//! The requests of an open loop are numbered. Each of n workers sends every n-th request, so that
-//! threads send one after another rather than all at once. Overdue requests need no queue, because
-//! the due time of the next request and the present time determine them.
+//! The requests of a constant rate or of a recording are numbered. Each of n workers sends every
+//! n-th request, so that threads send one after another rather than all at once. With Poisson
+//! arrivals, each worker has its own process. Overdue requests need no queue, because the due time
+//! of the next request and the current time determine them.
 
 use crate::plan::{DueTimes, Pace};
 use crate::plan::{mix, number};
@@ -246,8 +247,7 @@ mod tests {
         assert_eq!(workers, [0, 2, 1, 3]);
     }
 
-    /// In wrk2, each connection has its own schedule, and all schedules start together. Here the
-    /// threads share one schedule.
+    /// The threads share one schedule, however many connections there are.
     #[test]
     fn wrk2_sends_in_bursts_over_many_connections() {
         for workers in [1, 3, 16] {

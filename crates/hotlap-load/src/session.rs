@@ -41,11 +41,11 @@ pub struct ValuesUsed {
 }
 
 impl ValuesUsed {
-    /// Returns an upper bound of the number of used values.
+    /// Returns an upper bound on the number of used values.
     pub fn most(&self) -> u64 {
         let Progress { responses, failures, .. } = Progress::sum(&self.shared.progress);
         let (threads, in_flight) = self.size;
-        // Threads take values in turn, and one of them may have sent all requests.
+        // Threads take values in turn, and one thread may have sent all requests.
         (responses + failures + in_flight) * threads
     }
 }
@@ -76,10 +76,10 @@ impl Session {
         Self::open(plan, Mode::Waiting)
     }
 
-    /// Starts a held load, which sends without end once all connections are open. Only the windows
-    /// that [`Session::open_window`] opens count. Between windows, the server may be stopped
-    /// (SIGSTOP) for any time, and no time passes for requests in flight. The plan's warm-up and
-    /// stop are ignored.
+    /// Starts a held load. Once all connections are open, the load sends until it is paused or
+    /// ended. Only the windows that [`Session::open_window`] opens count. Between windows, the
+    /// server may be stopped (SIGSTOP) for any time, and no time passes for requests in flight.
+    /// The plan's warm-up and stop are ignored.
     ///
     /// # Errors
     /// The errors of [`Session::start`]. An open loop is an error too, because requests would also
@@ -126,8 +126,9 @@ impl Session {
     }
 
     /// Lets a waiting load begin at `start`, or now if that time has passed. The window opens and
-    /// closes as the plan says, counted from `start`. If the load begins too late, the window is
-    /// cut short. Returns `None` if the load does not wait, is not ready or has ended.
+    /// closes as the plan says, counted from `start`. If the load begins late, the warm-up is cut
+    /// short, and then the window. Returns `None` if the load does not wait, is not ready or has
+    /// ended.
     pub fn begin(&self, start: Instant) -> Option<Window> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
@@ -185,7 +186,7 @@ impl Session {
     /// Waits for the end of the load, and returns its outcome.
     ///
     /// # Errors
-    /// No connection could be opened, or a worker thread panicked.
+    /// Every connection failed before it opened, or a worker thread panicked.
     pub fn join(mut self) -> Result<Outcome, Error> {
         let mut outcomes = Vec::new();
         let mut panicked = None;

@@ -72,9 +72,9 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Returns the commands to carry out now, after `done`. A command that was given after a window
-    /// waits until that window has closed. A worker that wakes up late finds the window and the
-    /// command at the same time.
+    /// Returns the commands to carry out now, after `done`. A command that was given after the
+    /// command to open a window waits until that window has closed. A worker that wakes up late
+    /// finds the window and the command at the same time.
     pub(crate) fn next_after(self, done: Self) -> Self {
         if self.windows == done.windows {
             return self;
@@ -169,7 +169,8 @@ impl Shared {
     // Methods that workers call to report.
 
     /// Reports that each connection of a worker has opened or failed, and that `reached` of them
-    /// opened without failing first. The last report sets the times, unless the load waits.
+    /// opened without failing first. The last report sets the times unless the load waits, or ends
+    /// the load if no connection of any worker opened without failing first.
     pub(crate) fn ready(&self, reached: u64) {
         let reached = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.connecting.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -292,7 +293,7 @@ impl Shared {
         self.lock().first_connect_error.clone()
     }
 
-    /// Returns whether no connection could be opened.
+    /// Returns whether every connection failed before it opened.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.lock().is_unreachable
     }
@@ -350,14 +351,14 @@ pub enum Error {
         /// The message of the panic.
         why: String,
     },
-    /// No connection could be opened.
+    /// Every connection failed before it opened.
     #[error("cannot connect to {target}: {why}")]
     Unreachable {
         /// The address of the server.
         target: String,
-        /// The kind of failure of the first attempt.
+        /// The kind of the first failure.
         failure: Failure,
-        /// The reason why the first attempt failed.
+        /// The reason for the first failure.
         why: String,
     },
 }

@@ -15,7 +15,7 @@ use crate::requests::Turn;
 /// The length of a tick, which is a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
 
-/// The maximum number of ticks, which is one day. The last tick takes everything after that.
+/// The number of ticks in a day. One more tick takes everything after the day.
 const MAX_TICKS: usize = 864_000;
 
 /// The maximum number of different GOAWAY reasons that are kept.
@@ -37,7 +37,7 @@ pub(crate) struct Tally {
     /// The number of TLS handshakes that resumed a session.
     pub(crate) resumed: u64,
     failures: [[u64; Phase::ALL.len()]; Failure::ALL.len()],
-    /// The number of streams that the server reset, by error code.
+    /// The number of requests that failed because the server reset their streams, by error code.
     stream_resets: BTreeMap<u32, u64>,
     /// The number of connections that the server ended with an error, by its reason.
     goaways: BTreeMap<String, u64>,
@@ -222,7 +222,7 @@ impl Tally {
         self.tick.failures += count;
     }
 
-    /// Counts a stream that the server reset.
+    /// Counts a request that failed because the server reset its stream.
     #[cold]
     pub(crate) fn stream_reset(&mut self, code: u32) {
         *self.stream_resets.entry(code).or_default() += 1;

@@ -51,8 +51,9 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
                     if !response.keep_alive || closes_each {
                         break 'pieces;
                     }
-                    // A worker sends the next requests once it has read everything. Here they are
-                    // sent at once, so that the result does not depend on how the bytes are split.
+                    // A worker sends the next requests once it has processed all that it read.
+                    // Here, the requests are sent at once, so that the result does not depend on
+                    // how the bytes are split.
                     fill(&mut conn, &mut mix);
                 }
                 Step::Failed(failed) => {

@@ -28,8 +28,7 @@ const ALPN_HTTP2: &[u8] = b"h2";
 /// tickets for each server.
 const SESSIONS: usize = 8;
 
-/// The cipher suites of TLS 1.3 and 1.2 with AES-128 in Galois/Counter Mode. Browsers offer them
-/// first.
+/// The cipher suites of TLS 1.3 and 1.2 with AES-128 in Galois/Counter Mode.
 pub const AES_128_GCM: [&str; 3] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -143,8 +142,8 @@ fn authorities(certificates: &[Vec<u8>]) -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// Returns the certificates that the system trusts, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-/// The certificates are read only once, because reading takes some milliseconds.
+/// Returns the certificates that the system trusts, or the certificates in `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR`. The certificates are read only once, because reading takes some milliseconds.
 fn roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
@@ -285,7 +284,7 @@ impl ServerCertVerifier for AcceptAny {
 /// Returns the certificates in a PEM file, in DER, in order.
 ///
 /// # Errors
-/// The file has no certificate, or one of them is malformed.
+/// The file has no certificate, or a certificate is malformed.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let found: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
@@ -413,7 +412,7 @@ mod tests {
         assert!(certificates(CERTIFICATE.replace("YWJj", "!").as_bytes()).is_err());
     }
 
-    /// Regression: for each of these causes, the message used to ask whether the port speaks https.
+    /// Regression: for each of these causes, the message asked whether the port speaks https.
     #[test]
     fn causes_are_named() {
         let alert = |alert| why(&rustls::Error::AlertReceived(alert));

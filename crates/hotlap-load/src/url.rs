@@ -24,7 +24,7 @@ pub struct ResolvedUrl {
 /// The reason why a URL cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// The URL has no scheme, or an unsupported one.
+    /// The URL has no scheme, or an unsupported scheme.
     #[error(
         "{0:?} is not a URL: write http://…, https://…, host:port or \
          unix:/path/to/socket"
@@ -64,7 +64,7 @@ pub enum UrlError {
     /// The path contains a space or a control character.
     #[error("{0:?} has a space or a control character in its path: write %20 for a space")]
     Path(String),
-    /// The host name has no address.
+    /// The host name cannot be resolved.
     #[error("cannot resolve {host:?}: {why}")]
     Unresolved {
         /// The host name.
@@ -108,7 +108,7 @@ impl Url {
     /// Parses a URL, or `host:port`.
     ///
     /// # Errors
-    /// The text is not a valid URL.
+    /// The text is not a URL that hotlap supports.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         if is_address(url) {
             return Self::parse(&format!("http://{url}"));
@@ -146,7 +146,7 @@ impl Url {
     /// and many servers listen on only one of them.
     ///
     /// # Errors
-    /// The name has no address.
+    /// The name cannot be resolved.
     pub fn resolve(self) -> Result<ResolvedUrl, UrlError> {
         let Self { is_tls, authority, host, path } = self;
         let (endpoint, server_name) = match authority {

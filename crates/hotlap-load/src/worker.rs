@@ -2,14 +2,14 @@
 //!
 //! A worker loops: it waits for events, reads the clock, handles ready sockets, and sends due
 //! requests. Nothing that a worker writes per request is shared. Other threads see only what the
-//! worker publishes at each wake-up. While a window is open, a worker with a core to itself does
+//! worker publishes at each wake-up. While a load is under way, a worker that may busy-poll does
 //! not sleep (`Polling`).
 //!
-//! The clock is read once per wake-up and once after each read, which is when one request ends and
-//! the next begins. The bytes of the next request leave a fraction of a microsecond later. If the
-//! worker read the clock only once, the hundredth response of a wake-up would be recorded 0.6 ms
-//! early. The service time of the next request would be too long by the same amount. The second
-//! reading costs about 50 of 14,000 instructions.
+//! The worker reads the clock at each wake-up and after each read, when one request ends and the
+//! next begins. The bytes of the next request leave a fraction of a microsecond later. If the
+//! worker read the clock only at wake-ups, the hundredth response of a wake-up would be recorded
+//! 0.6 ms early. The service time of the next request would be too long by the same amount. The
+//! second reading costs about 50 of 14,000 instructions.
 
 mod connect;
 mod measurement;
@@ -70,8 +70,8 @@ pub(crate) struct Worker {
     scan_every_ns: u64,
     /// The commands of a held load that have been carried out.
     done: Commands,
-    /// When the last window of a held load closed. 0 while a window is open, and before the first
-    /// window.
+    /// When the last window of a held load closed. 0 before the first window, and from the command
+    /// to open a window until the window closes.
     closed_ns: u64,
     /// Whether requests that were sent before a pause are still in flight.
     is_draining: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Worker {
 /// The stages of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Connections are being opened. Nothing is sent.
+    /// Connections are being opened. No requests are sent.
     Connecting,
     /// All connections are open or have failed once. The load has not started yet.
     Ready,
@@ -234,15 +234,15 @@ impl Worker {
         next
     }
 
-    /// Returns whether requests are sent now or soon: from the command to open a window until the
-    /// window closes. At other times, the server may be stopped.
+    /// Returns whether requests are sent now or soon: the times of a window are known, and the
+    /// window has not closed. At other times, the server may be stopped.
     #[inline]
     fn is_under_way(&self) -> bool {
         self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
     }
 
-    /// Polls at `poll_ns`, and stores the events. Returns the time. Not inlined, because a worker
-    /// that sleeps should not pay for polling.
+    /// Polls at `poll_ns`, or once the session has a command, and stores the events. Returns the
+    /// time. Not inlined, because a worker that sleeps should not pay for polling.
     #[inline(never)]
     fn poll(&mut self, poll_ns: u64, events: &mut Events) -> u64 {
         let began_ns = clock::now();
@@ -290,7 +290,7 @@ impl Worker {
         self.complete(outcome)
     }
 
-    /// Adds the figures of this worker to an outcome.
+    /// Adds the backend, the core and the negotiated TLS to an outcome.
     fn complete(&self, mut outcome: Outcome) -> Outcome {
         outcome.backend = io::BACKEND.to_owned();
         outcome.tls.clone_from(&self.negotiated);
@@ -410,7 +410,7 @@ impl Worker {
             (self.times.opens_ns, self.times.closes_ns) = (times.opens_ns, times.closes_ns);
         }
         if self.closed_ns > 0 {
-            // No time has passed for requests in flight.
+            // During a pause, no time passes for requests in flight.
             let since_ns = std::mem::take(&mut self.closed_ns).max(self.shared.paused_ns());
             let pause_ns = now.saturating_sub(since_ns);
             self.slots.iter_mut().for_each(|slot| slot.shift(pause_ns, now));
@@ -473,13 +473,13 @@ const ADAPT_NS: u64 = 1_000_000;
 /// Decides when a worker polls while it waits for responses without sleeping.
 ///
 /// What a response costs a server depends on what the client does meanwhile. If the client sleeps,
-/// the server's `write` wakes it, which takes up to 1 µs. If the client polls all the time, each
-/// poll takes the cache lines of its event queue away from the server's core. This costs 0.2 µs. A
-/// client at its limit causes neither cost, because it finds a dozen responses whenever it polls. A
-/// fast server would therefore get a bonus over a slow one (METHODOLOGY, *The generator is not in
-/// the figure*).
+/// the server's `write` wakes it, which can take microseconds. If the client polls all the time,
+/// each poll takes the cache lines of its event queue away from the server's core. This costs 0.2
+/// µs per response. A client at its limit causes neither cost, because it finds a dozen responses
+/// whenever it polls. A fast server would therefore get a bonus over a slow server (METHODOLOGY,
+/// *The generator is not in the figure*).
 ///
-/// For this reason, a worker with a core to itself never sleeps while a load is under way. In a
+/// For this reason, a worker that may busy-poll never sleeps while a load is under way. In a
 /// closed loop with many requests in flight, each poll finds several responses, however fast the
 /// server is.
 #[derive(Debug)]
@@ -627,7 +627,7 @@ mod tests {
         worker
     }
 
-    /// Sends the requests that are due on the connection, which a response has just freed.
+    /// Begins the requests that are due on the connection, which a response has just freed.
     fn responded(worker: &mut Worker, now: u64) {
         worker.slots[0].conn.reset();
         worker.begin_due(0, now, |conn, limit| conn.in_flight() < limit);

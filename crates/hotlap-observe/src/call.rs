@@ -3,9 +3,9 @@
 //! Some functions set up no frame, such as `memset` and the wrappers of system calls in libc. A
 //! walk along frame pointers skips the caller of such a function, because `%rbp` still points to
 //! the caller's frame. While the function has pushed nothing, the word on top of the stack is its
-//! return address. Otherwise, this word may be anything. The word counts only if the instruction
-//! before this address calls the sampled function. A call through a register also counts if the
-//! sampled function keeps no frame.
+//! return address. Otherwise, this word may be anything. The word counts only if it is the address
+//! after a call of the sampled function. A call through a register also counts if the sampled
+//! function keeps no frame.
 
 /// The length of the longest instruction that is examined, `call *offset(%rip)`, in bytes.
 const LONGEST: usize = 6;
@@ -19,8 +19,8 @@ pub(crate) enum Target {
     Register,
 }
 
-/// Returns the target of the call before `returns_to`. `None` if there is no call. `read` reads
-/// memory of the process.
+/// Returns the target of the call before `returns_to`. `None` if there is no call of a known form.
+/// `read` reads memory of the process.
 ///
 /// The encodings are in the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
 /// CALL and JMP.
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_call_has_no_target() {
-        // The first case is a jump, and the others read memory that is not mapped.
+        // The first case is a jump. In the other cases, the memory before the address cannot be
+        // read.
         assert_eq!(found(&memory(&[(0x10, &[0xe9, 0x2b, 0, 0, 0])]), 0x1015), None);
         assert_eq!(found(&[], 0x1015), None);
         assert_eq!(found(&[], 3), None);

@@ -1,7 +1,7 @@
 //! Finds compilers that run as threads of a server.
 //!
 //! A server is not warm while its compiler is at work. The cost of the server may look steady too
-//! early, because compilers pause between their tiers. Most runtimes compile on named threads that
+//! early, because compilers pause between their tiers. Many runtimes compile on named threads that
 //! do nothing else.
 
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
-//! Hardware threads, identified by the system's numbers. This module lists the hardware threads
-//! that this process may use, pins threads to them, and finds which ones share a physical core.
+//! Cores, identified by the system's numbers. A core is a hardware thread here, unless it is
+//! called a physical core. This module lists the cores that a thread may use, moves threads to
+//! cores, and finds which cores share a physical core.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,8 +34,8 @@ pub fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Groups hardware threads by physical core, ordered by the first thread of each core. A thread
-/// without known siblings is treated as a separate core. `root` is the folder that contains `/sys`.
+/// Groups cores by physical core, in the order of the first core of each group. A core without
+/// known siblings is a group of its own. `root` is the folder that contains `/sys`.
 pub fn physical_in(root: &Path, cpus: &[usize]) -> Vec<Vec<usize>> {
     group(cpus, |cpu| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -124,7 +125,7 @@ mod platform {
     /// Pins this thread, and threads that it starts later, to cores.
     ///
     /// # Errors
-    /// Pinning is not permitted, or there is no such core. Callers report this error and go on.
+    /// Pinning is not permitted, or there is no such core.
     pub fn pin(cpus: &[usize]) -> io::Result<()> {
         Ok(sched_setaffinity(None, &set(cpus))?)
     }

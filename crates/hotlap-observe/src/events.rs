@@ -1,8 +1,5 @@
 //! Reads events at both ends of a slice. The kernel counts these events for every process anyway,
 //! except for moves between cores, which need a perf counter.
-//!
-//! Freezing a server adds to the counts. Every thread stops and resumes once per slice, which makes
-//! one or two voluntary context switches.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,8 +15,8 @@ use crate::rings::to_attach;
 use crate::segments::{Sockets, Traffic};
 use crate::usage::{Sampler, Switches};
 
-/// A thread counts as idle if it used less CPU time than the total divided by this number. Such a
-/// thread only stopped and resumed when the server was frozen.
+/// A thread counts as idle if it used less CPU time than the total of all threads divided by this
+/// number.
 const ONE_IN: u64 = 100;
 
 /// The instrument that reads the events of a server.

@@ -105,8 +105,8 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// Reads an executable or a library. Its debug file is `usr/lib/debug/.build-id/ab/cdef….debug`
-    /// in the folder `root`.
+    /// Reads an executable or a library. If the file has no symbol table, its debug file is read
+    /// too: `usr/lib/debug/.build-id/ab/cdef….debug` in the folder `root`.
     ///
     /// # Errors
     /// The file is not a 64-bit ELF file, or cannot be read.
@@ -141,8 +141,8 @@ impl Elf {
         Ok(Self { parts: parts.collect(), functions: Functions::new(list) })
     }
 
-    /// Returns how far an offset of the file is into the function that contains it, and the name of
-    /// the function.
+    /// Returns the function that contains an offset of the file: the distance from the function's
+    /// start, and the function's name.
     pub(crate) fn place(&self, offset: u64) -> Option<(u64, &str)> {
         let within = |(start, size, _): &&(u64, u64, u64)| (*start..start + size).contains(&offset);
         let (start, _, address) = self.parts.iter().find(within)?;

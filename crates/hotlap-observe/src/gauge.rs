@@ -19,7 +19,7 @@ use crate::cpus::pin;
 /// each core from every server alike. A slice of 12 ms has about six readings.
 const EVERY: Duration = Duration::from_millis(2);
 
-/// The number of timed system calls in a reading. As many calls without a timer come first. The
+/// The number of timed system calls in a reading. As many calls come first and do not count. The
 /// timed calls then find their code in the caches, whatever ran on the core before.
 const CALLS: u32 = 16;
 

@@ -21,7 +21,7 @@ pub enum Instrument {
     Events,
 }
 
-/// The result of one instrument in the windows of one lap.
+/// The result of one instrument in one lap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observation {
@@ -52,8 +52,8 @@ pub struct Frame {
     /// The demangled name of the function, or the name of its library in brackets if the function
     /// is unknown.
     pub function: String,
-    /// The file from which the function was loaded (`libc.so.6`), `kernel`, or `jit` for code that
-    /// a runtime compiled.
+    /// The file from which the function was loaded (`libc.so.6`), `kernel`, `jit` for code that a
+    /// runtime compiled, or `unknown` for a process that ended early.
     pub library: String,
 }
 
@@ -199,7 +199,7 @@ pub struct ObserveError {
     pub remedy: String,
 }
 
-/// The remedy if the system has no such instrument.
+/// The text in place of a remedy if the cause of a failure is not known.
 #[cfg(target_os = "linux")]
 pub(crate) const GOES_WITHOUT: &str = "hotlap continues without this instrument";
 

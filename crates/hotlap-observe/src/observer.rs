@@ -26,9 +26,9 @@ impl Observer {
         Self { devices: attach(roots), on: None }
     }
 
-    /// Returns the usable instruments, and everything that is missing, each with a remedy. This
-    /// includes the other instruments, and what a usable instrument cannot see or sees only at a
-    /// cost. For example, a profile of user mode alone lacks the kernel's part.
+    /// Returns the usable instruments, and everything that is missing, each with a remedy. The
+    /// second list has the other instruments, and what a usable instrument cannot see or sees only
+    /// at a cost. For example, a profile of user mode alone lacks the kernel's part.
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let (mut usable, mut missing, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (instrument, device) in &self.devices {
@@ -65,9 +65,8 @@ impl Observer {
         }
     }
 
-    /// Returns everything that an instrument saw since the last call, usually the sum of the slices
-    /// of one lap. This call reads symbols, so make it outside of slices, while the server runs and
-    /// is not frozen.
+    /// Returns everything that an instrument saw since the last call, usually in one lap. This
+    /// call reads symbols, so make it outside of slices, while the server runs and is not frozen.
     ///
     /// # Errors
     /// The instrument cannot be used.

@@ -20,8 +20,8 @@ pub enum Owner {
     /// hotlap did not start the processes. These are the topmost processes of each tree, which may
     /// be measured but never stopped.
     Others(Vec<Member>),
-    /// The processes were not found. The text states the cause and a remedy, in one or two
-    /// sentences.
+    /// The processes were not found. The text states the cause, and usually a remedy, in one or
+    /// two sentences.
     Unknown(String),
 }
 

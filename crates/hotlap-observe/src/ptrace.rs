@@ -1,8 +1,8 @@
 //! Counts system calls by stopping every thread at each call, with ptrace(2).
 //!
-//! Tracing needs no privileges, but each call takes two stops of a few microseconds. A thread of
-//! hotlap traces all threads of the server. However hotlap ends, the kernel detaches the traced
-//! threads, and they go on.
+//! Tracing usually needs no privileges, but each call takes two stops of a few microseconds. A
+//! thread of hotlap traces all threads of the server. However hotlap ends, the kernel detaches the
+//! traced threads, and they go on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

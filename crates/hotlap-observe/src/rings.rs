@@ -1,8 +1,8 @@
-//! Sampling events of a whole process tree, with an event and a ring buffer for each core.
+//! Sampling events of a whole process tree, with a ring buffer for each core.
 //!
 //! An inherited event may be mapped only if it counts on a single core (perf_event_open(2),
-//! *inherit*). So there is an event for each core that is online. A profile is read only when a
-//! slice ends, so that reading costs the running server nothing.
+//! *inherit*). So each attached thread has an event for each core that is online. A profile is
+//! read only when a slice ends, so that reading costs the running server nothing.
 
 use std::fs;
 use std::io;

@@ -49,7 +49,8 @@ impl Sockets {
     /// Reads the TCP sockets that these processes hold.
     ///
     /// # Errors
-    /// The processes are in another network namespace, or the kernel does not report their sockets.
+    /// The processes are in another network namespace, their open files may not be read, or the
+    /// kernel does not report their sockets.
     pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
         let own = fs::read_link("/proc/self/ns/net")?;
         let mut inodes = HashSet::new();

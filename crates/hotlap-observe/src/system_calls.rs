@@ -1,10 +1,10 @@
 //! Counts system calls by name, with the kernel's tracepoint at the beginning of each call, or by
 //! stopping the server at each call.
 //!
-//! The tracepoint writes a record of 80 bytes for each call, and a thread of hotlap counts the
+//! The tracepoint writes a record of 88 bytes for each call, and a thread of hotlap counts the
 //! records. A record costs the server about 1 µs on a virtual machine (`observe`, a bench of
-//! `hotlap-servers`). The tracepoint is described in tracefs, which only root may read. Counting in
-//! the kernel would need an event for each of 350 system calls, all switched at every context
+//! `hotlap-servers`). The tracepoint is described in tracefs, which only root may read. Counting
+//! in the kernel would need an event for each of 350 system calls, all switched at every context
 //! switch. The alternative is a histogram trigger, which many kernels are built without.
 
 use std::collections::{BTreeMap, HashMap};
@@ -157,8 +157,8 @@ fn refused(error: &io::Error) -> ObserveError {
     }
 }
 
-/// The interval at which records are read. A ring of 512 KiB holds 6,500 records, and one core
-/// makes a few thousand system calls in this time.
+/// The interval at which records are read. A ring of 512 KiB holds 6,000 records, and one core
+/// makes at most a few thousand system calls in this time.
 const READ_EVERY: Duration = Duration::from_millis(2);
 
 /// The folders at which tracefs is mounted, by default and on older systems.

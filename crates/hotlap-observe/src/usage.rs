@@ -87,9 +87,9 @@ impl Sampler {
         }
     }
 
-    /// Samples CPU time, which is cheap enough for both edges of a lap. While no process or thread
-    /// is created on the machine, a sample takes about 1 µs per process. Otherwise, it takes tens
-    /// of µs per process.
+    /// Samples CPU time, which is cheap enough for both edges of a slice. While no process or
+    /// thread is created on the machine, a sample takes about 1 µs per process. Otherwise, it
+    /// takes tens of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read, or a process that hotlap did not start has ended. The
@@ -118,8 +118,8 @@ impl Sampler {
 
     /// Reads the CPU clock of each member. Returns whether all members still exist.
     ///
-    /// The times that parents received from children are always read before the clocks. One sample
-    /// then misses a process that ends in between, instead of counting it twice.
+    /// The caller reads the times that parents received from children before the clocks. One
+    /// sample then misses a process that ends in between, instead of counting it twice.
     fn read_clocks(&mut self) -> bool {
         let mut all = true;
         for member in self.tree.members() {

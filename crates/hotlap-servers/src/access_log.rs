@@ -1,9 +1,9 @@
-//! Replays access logs: reads the requests that a server really got, in order to send them again.
+//! Reads access logs, so that the requests that a server really got can be sent again.
 //!
-//! A log becomes a few requests, one for each method and expected status, in which the path is a
-//! field. A list of entries says in which order the requests are sent, and with which path. The
-//! result takes memory in proportion to the number of distinct paths, plus 8 bytes per line. The
-//! time of a line takes 4 more.
+//! A log becomes a few requests, one for each combination of method and expected status. The path
+//! is a field of each request. A list of entries gives the order and the path of each request that
+//! is sent. The result takes memory in proportion to the number of distinct paths, plus 8 bytes
+//! per line. If the times of the lines are kept, each line takes 4 bytes more.
 //!
 //! Bodies are not compared. A log does not contain them, and learning them would take a few
 //! requests for each path.
@@ -38,7 +38,8 @@ pub struct AccessLogError {
 /// Reads a log.
 ///
 /// # Errors
-/// If the file cannot be read, is compressed, or has no request that can be sent.
+/// If the file cannot be read, is compressed, has an endless line, or has no request that can be
+/// sent.
 pub fn read(file: &Path, replay: Replay) -> Result<AccessLog, AccessLogError> {
     let wrong = |line, what| AccessLogError { file: file.to_owned(), line, what };
     let log = File::open(file).map_err(|error| wrong(None, format!("cannot read it: {error}")))?;
@@ -126,14 +127,15 @@ pub struct LinesLeftOut {
     pub of: u64,
     /// The number of lines without a request that can be sent.
     pub lines: u64,
-    /// The number of the first such line, counted from 1, and its error: "line 3 has no request".
+    /// The number of the first such line, counted from 1, and its error, such as `has no request`.
     pub first: Option<(u64, String)>,
-    /// The number of requests with methods other than GET and HEAD, by method.
+    /// The number of requests that are left out because of their method, by method. Many methods
+    /// are counted together as `others`.
     pub methods: BTreeMap<String, u64>,
 }
 
-/// The number of methods that are counted separately. The number is limited, because a log may
-/// contain anything.
+/// The number of methods that are counted separately. Because a log may contain anything, there is
+/// a limit.
 const METHODS: usize = 20;
 
 /// The number of a line in a log, and what is wrong with the line or the log.
@@ -275,7 +277,7 @@ impl LogReader {
                 (Some(line), what)
             }
             _ => {
-                let what = "no request is a GET or a HEAD: --unsafe-methods sends the others";
+                let what = "no GET or HEAD can be sent: --unsafe-methods sends the other methods";
                 (None, what.to_owned())
             }
         }
@@ -343,8 +345,8 @@ impl Group {
     }
 }
 
-/// The length limit of a line, in bytes. Servers limit a request line to 8 to 64 KiB, and Caddy
-/// also logs all headers.
+/// The length limit of a line, in bytes. By default, Apache and nginx accept request lines of up
+/// to 8 KiB. Caddy also logs all headers.
 const LONGEST: usize = 256 * 1024;
 
 /// A file without a line break in this many bytes, such as `/dev/zero`, is not a log.
@@ -369,7 +371,7 @@ enum Cause {
     Control,
     #[error("has no status")]
     NoStatus,
-    #[error("has the status {0}, for which no response was sent")]
+    #[error("has the status {0}, which a replay cannot get")]
     NoResponse(u16),
     #[error("has no time")]
     NoTime,
@@ -493,8 +495,8 @@ fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
         206 | 304 | 412 | 416 => ExpectedStatus::Success,
         // These statuses depend on the server's state or, for nginx's 499, on a client that left.
         429 | 499 | 500..=599 => ExpectedStatus::Any,
-        // A protocol switch needs headers. For the others, nginx closed the connection or got no
-        // valid request.
+        // A protocol switch needs headers. nginx logs the other statuses for requests that it
+        // rejected or left without a response.
         100..=199 | 444 | 494..=498 => return Err(Cause::NoResponse(status)),
         200..=999 => ExpectedStatus::Exactly(status),
         _ => return Err(Cause::NoStatus),

@@ -26,11 +26,11 @@ pub struct Catalogue {
 /// Why a name does not select a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// The folder of the catalogue cannot be read.
+    /// The root folder of the catalogue, or the folder of a language, cannot be read.
     #[error("catalogue {}: {why}: give the folder that contains <language>/<name>/server.toml",
             root.display())]
     NoRoot {
-        /// The folder that was given.
+        /// The root folder.
         root: PathBuf,
         /// The system's error.
         why: String,
@@ -97,8 +97,8 @@ impl Catalogue {
     /// select its variants, but a language or a glob does.
     ///
     /// # Errors
-    /// If nothing matches. The error has the nearest names, or the error of a manifest that
-    /// matches.
+    /// If nothing matches. The error has the nearest names, or is the error of the broken manifest
+    /// that the pattern names.
     pub fn select(&self, pattern: &str) -> Result<Vec<&CatalogueServer>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {
@@ -127,10 +127,10 @@ impl Catalogue {
     }
 }
 
-/// Returns up to three of `ids` that are similar to `name`. An id that contains the name ranks like
-/// an edit distance of 1. Other ids may have an edit distance of at most a third of the name's
-/// length, or 1 for a short name. Insertions, deletions, replacements and swaps of neighbours count
-/// as one edit each.
+/// Returns up to three of `ids` that are similar to `name`. An id that contains the name ranks
+/// like an edit distance of 1. Other ids, with or without the language, may have an edit distance
+/// of at most a third of the name's length. A short name may have a distance of 1. Insertions,
+/// deletions, replacements and swaps of neighbours count as one edit each.
 pub fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let mut near: Vec<(usize, usize, &str)> = ids

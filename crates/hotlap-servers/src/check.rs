@@ -89,7 +89,7 @@ pub enum CheckOutcome {
     Skipped(MissingToolchain),
     /// The server could not be built.
     Unbuilt(BuildError),
-    /// The server did not start, or did not keep running.
+    /// The server did not start, or its expected response cannot be inferred.
     ServerFailure(ServerFailure),
     /// A required check failed. The reports contain the findings.
     Failed,
@@ -108,12 +108,12 @@ impl CheckedServer {
         }
     }
 
-    /// Returns how many conformance checks of the first contract passed, and how many there are.
+    /// Returns how many conformance checks of the first report passed, and how many there are.
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |report| report.findings.conformance_count())
     }
 
-    /// Returns the failed conformance checks of the first contract.
+    /// Returns the failed conformance checks of the first report.
     pub fn unmet(&self) -> impl Iterator<Item = &Check> {
         let checks = self.reports.first().into_iter().flat_map(|r| &r.findings.conformance);
         checks.filter(|check| !check.pass)
@@ -281,7 +281,7 @@ impl Checker<'_> {
             }
         };
         row.notes.append(&mut up.notes);
-        // Report the first start, not a second start with a certificate.
+        // Report only the first start. A second start, with a certificate, may follow.
         if row.ready.is_zero() {
             row.ready = up.ready;
             row.rss_bytes = up.server.resident().map_or(0, |memory| memory.rss_bytes);
@@ -444,8 +444,8 @@ fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     }
 }
 
-/// Returns the network that a server is told to listen on. A server of the catalogue gets an
-/// unusual loopback address, so that it fails if it ignores `HOST`. Only Linux has all of
+/// Returns the network that a server is told to listen on. On Linux, a server of the catalogue
+/// gets an unusual loopback address, so that a server that ignores `HOST` fails. Linux has all of
 /// 127.0.0.0/8 as loopback addresses.
 fn network(requirements: Requirements) -> Network {
     match requirements {
@@ -456,8 +456,8 @@ fn network(requirements: Requirements) -> Network {
     }
 }
 
-/// Checks that a server listens at `host` and nowhere else. Only the port of the target counts,
-/// because the server's processes may have sockets between them.
+/// Checks that a server listens at no address other than `host`. Only the port of the target
+/// counts, because the server's processes may have sockets between them.
 fn listens_at(up: &Up<LocalServer>, host: IpAddr) -> Check {
     let port = match &up.target.endpoint {
         Endpoint::Tcp(address) => Some(address.port()),

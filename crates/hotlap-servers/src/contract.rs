@@ -1,5 +1,5 @@
-//! Contracts: the requests that a server must answer, and the exact responses. This module has only
-//! data, and opens no sockets.
+//! Contracts: the requests that a server must answer, and the exact responses. This module opens
+//! no sockets.
 //!
 //! Each contract has a few requests that are also sent under load ([`Contract::exchanges`]) and
 //! some that only verification sends ([`Contract::extras`]). Both the checks of [`crate::verify`]
@@ -100,8 +100,8 @@ impl Name {
         matches!(self, Self::Upload | Self::Static)
     }
 
-    /// Returns whether responses depend on the requests, so that a server must do more than send
-    /// the same bytes.
+    /// Returns whether a server must do more than send the same bytes at once, because responses
+    /// depend on the requests or come after a delay.
     pub fn asks_for_work(self) -> bool {
         use Name::{Delay, Json, Static, Upload};
         matches!(self, Json | Upload | Delay | Static) || self.needs_database()
@@ -196,8 +196,8 @@ pub struct Ask {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// The expected status. If it is any 2xx, later responses must have the same status as the
-    /// first.
+    /// The expected status. If any 2xx is expected, later responses must have the same status as
+    /// the first.
     pub status: ExpectedStatus,
     /// The expected body. If `None`, the body of the first response.
     pub answer: Option<Vec<u8>>,
@@ -357,8 +357,8 @@ impl Contract {
     }
 
     /// Returns the requests to send under load, each with the verified response that later
-    /// responses are compared with. `responses` has one response for each exchange. Therefore, a
-    /// server's own formatting of JSON is compared byte by byte.
+    /// responses are compared with. `responses` has one response for each exchange. JSON is then
+    /// compared byte by byte, in the server's own formatting.
     pub fn requests(&self, host: &str, responses: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(responses);
         both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()

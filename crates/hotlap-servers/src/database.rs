@@ -4,8 +4,8 @@
 //! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
 //! neither slow down nor warm up another server. hotlap uses only installed programs. The
 //! PostgreSQL that hotlap starts has its own folder, port and password. In the user's PostgreSQL,
-//! hotlap creates its own databases, and drops them at the end of the run. hotlap touches no other
-//! database there.
+//! hotlap creates its own databases, and drops them at the end of the run. hotlap changes no other
+//! database there, except that it drops the databases that killed runs left.
 //!
 //! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
 //! hotlap and the supervisor were both killed, [`remove_left`] ends PostgreSQL at the next start of
@@ -90,11 +90,11 @@ pub const DATABASE_URL: &str = "DATABASE_URL";
 /// The environment variable with the number of connections that a server should keep open.
 pub const POOL_SIZE: &str = "POOL_SIZE";
 
-/// The minimum size of a connection pool, which is the same for all servers. One core needs fewer
-/// connections.
+/// The minimum size of a server's connection pool.
 const POOL: usize = 16;
 
-/// Returns the size of a pool. A server with one process per core needs one connection per process.
+/// Returns the size of a pool, which is the same for all servers. A server with one process per
+/// core needs one connection per process.
 fn pool_size() -> usize {
     std::thread::available_parallelism().map_or(POOL, |cores| cores.get().max(POOL))
 }
@@ -108,7 +108,7 @@ const PASSWORD: &str = "password";
 /// The time limit for a run of `psql`, which the user can interrupt.
 const SQL_LIMIT: Duration = Duration::from_secs(600);
 
-/// The interval between checks whether SQL has ended. Copying a database takes 0.1 s.
+/// The interval between checks whether SQL has ended.
 const SQL_LOOK: Duration = Duration::from_millis(5);
 
 /// The time between SIGTERM and SIGKILL. PostgreSQL waits for its clients to disconnect meanwhile.
@@ -121,9 +121,9 @@ pub struct DatabaseSetting {
     pub programs: Programs,
     /// The source of the tables and rows. Every start of a server gets a copy of them.
     pub schema: Schema,
-    /// A PostgreSQL that already runs. If `None`, hotlap starts one.
+    /// A PostgreSQL that already runs. If `None`, hotlap starts a PostgreSQL.
     pub url: Option<ClusterUrl>,
-    /// The cores that PostgreSQL runs on. If empty, it is not pinned.
+    /// The cores that PostgreSQL runs on. If empty, PostgreSQL is not pinned.
     pub cores: Vec<usize>,
     /// The largest number of servers that are connected at the same time.
     pub servers: usize,
@@ -172,14 +172,14 @@ pub struct DatabaseFacts {
     pub version: String,
     /// The SQL file, or `the tables of the contracts`.
     pub schema: String,
-    /// The cores that PostgreSQL runs on. If empty, it is not pinned.
+    /// The cores that PostgreSQL runs on. If empty, PostgreSQL is not pinned.
     pub cores: Vec<usize>,
     /// Whether servers run on the same cores.
     pub shares_cores: bool,
 }
 
-/// A running PostgreSQL. Dropping this value ends a PostgreSQL that hotlap started, and removes its
-/// folder. In the user's PostgreSQL, it drops the databases of the run.
+/// A running PostgreSQL. Dropping this value ends a PostgreSQL that hotlap started, and removes
+/// its folder. For the user's PostgreSQL, the drop removes the databases of the run.
 #[derive(Debug)]
 pub struct Database {
     /// The process of a PostgreSQL that hotlap started. `None` for the user's PostgreSQL.
@@ -246,7 +246,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Returns a PostgreSQL that is already running, without its process and its folder.
+    /// Returns a PostgreSQL without its process and its folder.
     fn within(
         setting: DatabaseSetting,
         cluster: Cluster,
@@ -347,13 +347,13 @@ impl Database {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
 
-    /// Returns the cores that PostgreSQL runs on. If empty, it is not pinned.
+    /// Returns the cores that PostgreSQL runs on. If empty, PostgreSQL is not pinned.
     pub fn cores(&self) -> &[usize] {
         &self.setting.cores
     }
 
     /// Creates the database that is copied for servers. In a PostgreSQL that hotlap started, also
-    /// creates the servers' role.
+    /// creates the servers' role, and prepares the counting of statements.
     fn make_original(&self) -> Result<(), ServerFailure> {
         let Cluster { creator, owner, original, password, .. } = &self.cluster;
         let starts = self.process.is_some();
@@ -388,7 +388,7 @@ impl Database {
         };
         // The message looks like `psql:schema.sql:2: ERROR: …`.
         made.map_err(|cause| failure(cause.trim_start_matches("psql:").to_owned(), remedy))?;
-        // Autovacuum is off, so nothing else collects the statistics that the planner needs.
+        // Without autovacuum, nothing else collects the statistics that the planner needs.
         let analyzed = self.psql(creator, original, Sql::Text("VACUUM ANALYZE"));
         analyzed.map_err(|cause| failure(cause, "")).map(drop)
     }

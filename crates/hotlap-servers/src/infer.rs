@@ -26,8 +26,8 @@ const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
 /// The maximum number of probes of each request. In probes, fields have their first values.
 pub const PROBES: u64 = PAUSES_MS.len() as u64 + 1;
 
-/// How long a server that was just started may take to accept connections, and the pause between
-/// two attempts.
+/// How long to retry a refused connection, because the server may have just started, and the pause
+/// between two attempts.
 const ACCEPTS: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
@@ -105,7 +105,8 @@ type Seen = Result<(u16, usize), String>;
 struct Probes {
     /// The status and length of each response, or why there is none.
     seen: Vec<Seen>,
-    /// The first response with an acceptable status. If none has one, the first response.
+    /// The first response with an acceptable status. If no response has an acceptable status, the
+    /// first response.
     first: Option<Response>,
     /// The body of the first response, if the expected body is learned.
     learned: Option<Shared<u8>>,
@@ -211,9 +212,9 @@ impl<'a> Prober<'a> {
         probes.add(exchange, answer);
     }
 
-    /// Sends a request. A safe request is sent over the last connection if there is one. If that
-    /// fails, it is sent over a new connection, since a server may close an idle connection at any
-    /// time.
+    /// Sends a request. A safe request is sent over the last connection if there is one. If this
+    /// attempt fails, the request is sent again over a new connection, since a server may close an
+    /// idle connection at any time.
     fn answer(&mut self, exchange: &Exchange, probes: &Probes) -> Result<Response, String> {
         let ask =
             |wire: &mut Wire<'_>| wire.ask_into(probes.next_body(exchange), exchange, self.host);
@@ -397,7 +398,7 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
     }
 }
 
-/// Shows a body in a message: quoted, or as a length if the body is not text.
+/// Describes a body for a message: quoted, or by its length if the body is not text.
 fn told(body: &[u8]) -> String {
     let is_text = |text: &str| !text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace());
     match std::str::from_utf8(body) {

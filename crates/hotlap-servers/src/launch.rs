@@ -25,12 +25,12 @@ pub const TLS_KEY: &str = "TLS_KEY";
 /// A command that starts a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Launch {
-    /// The program and its arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as
-    /// whole words. `HOST` and `CPUS` are replaced likewise, and with TLS also [`TLS_CERT`] and
-    /// [`TLS_KEY`].
+    /// The program and its arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced
+    /// as whole words. `HOST` and `CPUS` are replaced likewise, with TLS also [`TLS_CERT`] and
+    /// [`TLS_KEY`], and with a database or files also their variables.
     pub argv: Vec<String>,
     /// Environment variables to add, with the same replacements as in `argv`. `PORT`, `HOST` and
-    /// `CPUS` are always added.
+    /// `CPUS` are always added, and override variables of the same names.
     pub env: BTreeMap<String, String>,
     /// Environment variables to add only when the server is observed, with the same replacements as
     /// in `argv`. Such variables make a runtime name the functions that it compiles.
@@ -109,8 +109,8 @@ impl NamedFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// The file whose lines are counted, in the server's folder. Lines from before the start do not
-    /// count.
+    /// The path of the file whose lines are counted, relative to the server's folder. Lines from
+    /// before the start do not count.
     pub file: String,
     /// The number of lines per request.
     pub per_request: u32,
@@ -150,11 +150,11 @@ pub const LINES_LIMIT: Duration = Duration::from_secs(5);
 /// The interval between checks for missing lines.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A counter of the lines that are appended to a file from now on.
+/// A counter of the lines that are appended to a file after the counter was created.
 ///
-/// A log in a command's own folder belongs to the user. Such a log is only read, from its present
-/// end. If the log is rotated, counting continues with the new file. If the log is truncated,
-/// counting continues from the start of the file.
+/// A log in a command's own folder belongs to the user. hotlap only reads such a log, beginning at
+/// the log's end when the counter is created. If the log is rotated, counting continues with the
+/// new file. If the log is truncated, counting continues from the start of the file.
 ///
 /// A log in a build folder belongs to hotlap, which removes the log before each start and after the
 /// server has ended. Variants of one build run in one folder and write logs of the same name, as do

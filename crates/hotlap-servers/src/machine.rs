@@ -65,8 +65,8 @@ pub struct Machine {
     pub steal: Option<f64>,
     /// The time in which some task waited for a core over the last 10 s, in per cent (PSI).
     pub pressure: Option<f64>,
-    /// A hash of hardware, kernel and distribution. Runs are compared only if their machines have
-    /// the same hash.
+    /// A hash of hardware, kernel and distribution. Runs are comparable only if their machines
+    /// have the same hash.
     pub fingerprint: String,
 }
 
@@ -192,7 +192,7 @@ fn device_tree(root: &Path, property: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Names of hypervisors in the firmware's tables. systemd-detect-virt knows these and more.
+/// Names of hypervisors in the firmware's tables.
 const HYPERVISORS: [&str; 13] = [
     "QEMU",
     "KVM",
@@ -288,8 +288,8 @@ impl CpuTimes {
     }
 }
 
-/// ARM processors that are used in servers: implementer, part and name, from util-linux's
-/// `lscpu-arm.c`. For these processors, `/proc/cpuinfo` has only numbers.
+/// ARM processors: implementer, part and name, from util-linux's `lscpu-arm.c`. For these
+/// processors, `/proc/cpuinfo` has only numbers.
 const PARTS: [(u32, u32, &str); 32] = [
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),
@@ -358,9 +358,9 @@ fn named(text: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// The CPU time of other processes that causes a warning, in per cent of the machine. Laps are
-/// paired, which cancels out a steady 10%. On two cores, a process that keeps half of one core busy
-/// uses 25%.
+/// The CPU time of other processes that causes a warning, in per cent of the machine. The same
+/// limit applies to the pressure. Laps are paired, which cancels out a steady 10%. On two cores, a
+/// process that keeps half of one core busy uses 25%.
 const BUSY_LIMIT: f64 = 10.0;
 
 /// The steal that causes a warning, in per cent of the machine.
@@ -555,7 +555,8 @@ mod tests {
             Machine { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet.clone() };
         assert_eq!(busy.hash(), quiet.hash());
         assert_ne!(Machine { cores: 5, ..quiet.clone() }.hash(), quiet.hash());
-        // Stored runs contain the hash. If it changed, each machine would become a new one.
+        // Stored runs contain the hash. If the hash changed, each machine would count as a new
+        // machine.
         assert_eq!(Machine::default().hash(), "14d5d75fc729a120");
     }
 

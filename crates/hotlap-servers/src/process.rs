@@ -36,9 +36,9 @@ pub use supervisor::is_ignored;
 /// again. On Linux, a search takes microseconds. On other systems, each search runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
-/// The time between SIGTERM and SIGKILL for a server that failed, or whose hotlap has died. A
-/// command such as `docker run` removes its container when it gets SIGTERM. After SIGKILL alone,
-/// the container would keep running.
+/// The time between SIGTERM and SIGKILL for a server that failed, that is dropped, or whose hotlap
+/// has died. A command such as `docker run` removes its container when it gets SIGTERM. After
+/// SIGKILL alone, the container would keep running.
 pub const SHORT_GRACE: Duration = Duration::from_secs(2);
 
 /// A running server. Dropping this value ends the server, with [`SHORT_GRACE`] between SIGTERM and
@@ -77,7 +77,7 @@ impl Process {
     /// Starts a server under a supervisor.
     ///
     /// # Errors
-    /// If the folder, the log, the program or the supervisor failed.
+    /// If the command is empty, or the folder, the log, the program or the supervisor failed.
     pub fn start(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         Standby::new(setting, supervisor)?.go()
     }
@@ -130,7 +130,8 @@ impl Process {
         (!is_daemon).then_some(exit)
     }
 
-    /// Waits until the server's first process ends, or the time is up. Returns how it ended.
+    /// Waits until the server's first process ends, or the time is up. Returns how the process
+    /// ended, or `None` if it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ProcessExit> {
         let until = Instant::now() + limit;
         while self.exit.is_none() && self.stopped.is_none() {
@@ -154,7 +155,8 @@ impl Process {
     /// servers are measured. On Linux, returns once every process has stopped or ended.
     ///
     /// # Errors
-    /// If the process table cannot be read, or a process does not stop. All processes are resumed.
+    /// If the process table cannot be read, or a process cannot be stopped. The processes that
+    /// have stopped are then resumed.
     pub fn freeze(&mut self) -> Result<(), FreezeError> {
         let stopped = self.stop_all();
         self.frozen = stopped.is_ok();
@@ -285,10 +287,10 @@ impl Process {
         heard
     }
 
-    /// Kills what is left after the supervisor's death. The kernel has already killed the server's
-    /// first process. The other processes are found by the server's group and by the mark in their
-    /// environment. A daemon has left both the group and the tree, but keeps the mark. Frozen
-    /// processes end, too.
+    /// Kills what is left after the supervisor's death. On Linux, the kernel has already killed
+    /// the server's first process. The other processes are found by the server's group and, on
+    /// Linux, by the mark in their environment. A daemon has left both the group and the tree, but
+    /// keeps the mark. Frozen processes end, too.
     fn lose(&mut self) {
         let left: Vec<Member> = processes::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {
@@ -392,7 +394,7 @@ impl Standby {
     /// Starts a supervisor, which prepares everything but does not start the server yet.
     ///
     /// # Errors
-    /// If the folder, the log or the supervisor failed.
+    /// If the command is empty, or the folder, the log or the supervisor failed.
     pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);

@@ -1,7 +1,8 @@
 //! Requests files: the requests to send to a command or a URL, as users would send them.
 //!
 //! A TOML file lists requests, each with the expected response, and fields that vary from request
-//! to request. A mistake is reported with file, line and column before anything is started.
+//! to request. A mistake is reported before anything is started, with its line and column if it
+//! has a place in the file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

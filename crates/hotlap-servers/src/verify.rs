@@ -3,9 +3,9 @@
 //!
 //! A server that sends wrong responses, or sends responses before the request, is fast for the
 //! wrong reason. Therefore, verification sends each request of the contract and compares the
-//! response with the expected one. Some 25 further checks cover clients that are slow, impatient,
-//! outdated or hostile. Checks in [`Findings::required`] must pass before a server is measured. The
-//! other checks are reported as conformance checks.
+//! response with the expected one. Some 25 further checks, or 12 over HTTP/2, cover clients that
+//! are slow, impatient, outdated or hostile. Checks in [`Findings::required`] must pass before a
+//! server is measured. The other checks are reported as conformance checks.
 //!
 //! Only one connection is open at a time, because a server that handles one connection at a time is
 //! slow but not wrong. Every wait has a time limit.

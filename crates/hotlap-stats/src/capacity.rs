@@ -16,8 +16,8 @@
 //!
 //! The curve is a logistic regression of misses on the logarithm of the rate. Restarts may differ,
 //! so the fit gives one capacity per restart. The interval is Student's over restarts, as for any
-//! other level ([`crate::level`]). The ratio of two servers is computed over pairs of restarts
-//! ([`crate::effect`]).
+//! other level ([`crate::level`]). The error of the slope widens the interval. The ratio of two
+//! servers is computed over pairs of restarts ([`crate::effect`]).
 //!
 //! # The search
 //!
@@ -100,7 +100,8 @@ impl Capacity {
         -self.log_share * self.curve.slope_error
     }
 
-    /// Returns the mean logarithm of the sustained rate over restarts.
+    /// Returns the mean logarithm of the sustained rate over restarts. Its error includes the
+    /// error of the slope.
     pub fn mean(&self) -> Option<Mean> {
         Some(Mean::of(self.logs())?.minus(&Mean::known(0.0, self.error())))
     }

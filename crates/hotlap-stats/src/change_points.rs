@@ -2,8 +2,8 @@
 
 use crate::estimate::{MAD_TO_SD, median};
 
-/// The smallest number of values in a segment, by convention. Three is the smallest number whose
-/// median a single outlier does not move. Two outlying runs are not a new level.
+/// The smallest number of values in a segment, by convention. The median of three values stays
+/// near two of them if the third is an outlier. Two outlying runs are not a new level.
 const MIN_SEGMENT: usize = 3;
 
 /// Returns how much another change point must reduce the sum of distances in a history of `n`
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(change_points(&levels), [3, 6, 9]);
     }
 
-    /// The last bit of the value 10⁶ is 10⁻¹⁰.
+    /// The last bit of the value 10⁶ is about 10⁻¹⁰.
     #[test]
     fn rounding_is_no_change() {
         let rounded = 1e6_f64.next_up();

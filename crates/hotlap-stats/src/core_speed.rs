@@ -6,11 +6,11 @@
 //! logarithms. So the slope says by how many per cent a figure changes if a system call takes 1%
 //! longer.
 //!
-//! Servers have different slopes, possibly because some need more memory than others. Each server's
-//! own slope is uncertain, so it is moved toward the mean slope. A less certain slope moves further
-//! (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the variance of
-//! slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled Clinical
-//! Trials 7, 1986).
+//! Programs have different slopes, possibly because some need more memory than others. Each
+//! program's own slope is uncertain, so it is moved toward the mean slope. A less certain slope
+//! moves further (Morris, "Parametric empirical Bayes inference", JASA 78, 1983). The mean and the
+//! variance of slopes are DerSimonian and Laird's ("Meta-analysis in clinical trials", Controlled
+//! Clinical Trials 7, 1986).
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const ALPHA: f64 = 1e-4;
 /// The smallest number of degrees of freedom for a slope.
 const LEAST_DF: usize = 8;
 
-/// The largest slope. On a busy host, five servers had slopes from 0.6 to 2.9.
+/// The upper limit of slopes. On a busy host, five servers had slopes from 0.6 to 2.9.
 pub(crate) const STEEPEST: f64 = 4.0;
 
 /// A lap's figure, and how slow the server's cores were during the lap.
@@ -36,7 +36,7 @@ pub struct GaugedLap {
     pub start: (usize, u32),
     /// The logarithm of the lap's figure: a time, which is longer on a slower core.
     pub figure: f64,
-    /// The logarithm of the lap's gauge, minus the mean of these logarithms.
+    /// The logarithm of the lap's gauge, minus the mean over all laps on the same machine.
     pub gauge: f64,
 }
 
@@ -79,7 +79,7 @@ impl CoreSpeed {
         if fixed < 0.0 || two_sided_p(fixed * precision.sqrt(), df as f64) > ALPHA {
             return None;
         }
-        // DerSimonian and Laird 1986: the variance of slopes between servers, by moments.
+        // DerSimonian and Laird 1986: the variance of slopes between programs, by moments.
         let spread: f64 = slopes.iter().map(|s| (s.slope - fixed).powi(2) / s.variance).sum();
         let squares: f64 = slopes.iter().map(|s| s.variance.powi(-2)).sum();
         let excess = spread - (slopes.len() - 1) as f64;
@@ -101,7 +101,8 @@ impl CoreSpeed {
     }
 }
 
-/// Returns the mean of slopes and its precision, if the variance between servers is `between`.
+/// Returns the mean of slopes and its precision, if the variance between programs is `between`.
+/// `None` without slopes.
 fn mean(slopes: &[Slope], between: f64) -> Option<(f64, f64)> {
     let (sum, precision) = slopes.iter().fold((0.0, 0.0), |(sum, precision), own| {
         let weight = 1.0 / (own.variance + between);

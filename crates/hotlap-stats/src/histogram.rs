@@ -17,8 +17,8 @@ pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 pub struct Histogram(Hdr<u64>);
 
 impl Clone for Histogram {
-    /// Creates a new histogram instead of copying an empty one. The memory of a new histogram is
-    /// only reserved, and a copy would use it.
+    /// Copies the histogram, or creates a new one if this one is empty. The memory of a new
+    /// histogram is only reserved, but a copy would use all of it.
     fn clone(&self) -> Self {
         if self.is_empty() { Self::new() } else { Self(self.0.clone()) }
     }
@@ -179,11 +179,11 @@ impl Histogram {
     }
 }
 
-/// Returns HdrHistogram's compressed interval log (`.hlog`), which HdrHistogram's log processor and
-/// analyzer read. There is one line per histogram, and all lines cover the interval that began at
-/// `opened`. The first line has no tag. Values are in nanoseconds, but the maximum next to each
-/// histogram, for human readers, is in milliseconds. A tag that the format cannot hold (with a
-/// comma, a space or a line break) is left out.
+/// Returns HdrHistogram's compressed interval log (`.hlog`), which HdrHistogram's log processor
+/// and analyzer read. There is one line per histogram, and all lines cover the interval that began
+/// at `opened`. The first line has no tag. Values are in nanoseconds, but the maximum next to each
+/// histogram, for human readers, is in milliseconds. The format cannot hold a tag with a comma, a
+/// space or a line break, so the line then has no tag.
 pub fn interval_log(
     opened: SystemTime,
     length: Duration,

@@ -4,10 +4,11 @@
 //! figures always give the same result. These are the main types, in the order in which a run uses
 //! them:
 //!
-//! 1. **Times.** The load generator records the time of each response in a [`Histogram`], and the
-//!    age of each request without a response in [`Censored`]. Both together give a [`Survival`]
-//!    curve, from which each [`Percentile`] is read. A percentile may be a lower bound.
-//!    [`samples_suffice`] says whether there are enough samples for a percentile.
+//! 1. **Times.** The load generator records the time of each response in a [`Histogram`].
+//!    [`Censored`] has the ages of requests that were not observed from beginning to end. Both
+//!    together give a [`Survival`] curve, from which each [`Percentile`] is read. A percentile may
+//!    be a lower bound. [`samples_suffice`] says whether there are enough samples for a
+//!    percentile.
 //! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It returns the
 //!    [`SteadyState`] of the server so far, and finally the [`Class`] of the warm-up.
 //! 3. **One server.** A [`Reading`] holds the result of a server in one round. [`level`] turns the

@@ -1,4 +1,5 @@
-//! The readings of servers in each round, and the pairing of two servers' restarts.
+//! The readings of servers in each round, the pairing of two servers' restarts, and signs that a
+//! server's cost changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,8 +58,8 @@ impl Reading {
 /// A figure for each restart: the logarithm of a total or of the ratio of two totals, or an amount.
 pub type ByRestart = BTreeMap<u32, f64>;
 
-/// Returns the logarithm of each restart's total amount over its total denominator. Restarts
-/// without a positive total are left out.
+/// Returns the logarithm of each restart's total amount over its total denominator. A restart is
+/// left out unless this ratio is positive and finite.
 pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart {
     let mut sums = BTreeMap::<u32, Share>::new();
     for reading in readings {
@@ -69,7 +70,8 @@ pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart 
 }
 
 /// Returns ln(server / reference) for each restart, from the totals over all rounds that both
-/// servers have. Whatever happened to the machine in these rounds happened to both servers.
+/// servers have. Both totals come from the same rounds, so a slow phase of the machine affects
+/// both.
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> ByRestart {
     apart(&totals(of_both(server, reference)), &totals(of_both(reference, server)))
 }
@@ -136,8 +138,8 @@ impl Drift {
     /// any of them has too. Without other servers, the server's own change is returned.
     ///
     /// Least squares fit a line to the logarithms of the rounds, with the same slope in each
-    /// restart. The change is this slope times the mean length of a restart. `None` if there are
-    /// too few rounds.
+    /// restart. The change is this slope times the mean number of rounds after the first one in a
+    /// restart. `None` if there are too few rounds.
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
         for ((restart, round), log) in relative(server, others) {
@@ -155,10 +157,10 @@ impl Drift {
     }
 }
 
-/// A round is a burst if the cost of the server exceeds the median round by this ratio.
+/// A round is a burst if it costs more than this multiple of the median round.
 const BURST: f64 = 1.25;
 
-/// Bursts are reported if they raise the mean by more than this ratio.
+/// Bursts are reported if they raise the mean cost by more than this factor.
 const REPORTED: f64 = 1.02;
 
 /// Rounds in which a server cost far more than usual, relative to other servers.
@@ -218,7 +220,7 @@ const FEWEST_STARTS: usize = 3;
 /// compile the same code differently each time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OddStarts {
-    /// The mean cost after odd starts, as a ratio to the median of all starts.
+    /// The geometric mean of the costs after odd starts, as a ratio to the median of all starts.
     pub factor: f64,
     /// The number of odd starts.
     pub starts: u32,

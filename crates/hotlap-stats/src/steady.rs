@@ -1,8 +1,8 @@
 //! Detects when a server is warm, by testing windows of equal length as they arrive.
 //!
-//! A virtual machine that compiles while it runs becomes faster for a while, and some programs
-//! never settle (Barrett and others, "Virtual machine warmup blows hot and cold", OOPSLA 2017).
-//! Their method examines a finished run. hotlap must decide *when to begin*, so it tests the last
+//! A runtime that compiles while it runs becomes faster for a while, and some programs never
+//! settle (Barrett and others, "Virtual machine warmup blows hot and cold", OOPSLA 2017). Their
+//! method examines a finished run. hotlap must decide *when to begin*, so it tests the last
 //! windows for a trend. Once there is no trend, it looks back for the start of the steady part.
 
 mod curve;
@@ -35,8 +35,9 @@ const MIN_FOR_LINE: usize = 3;
 /// a new line is fitted for each window.
 const LONGEST_LINE: usize = 100;
 
-/// Noise hides a trend if the error of the trend over a stretch is up to this many times the
-/// tolerance, by default 10% per second. The factor is a convention (docs/rules.md, *Warm-up*).
+/// The error of a longer line over a stretch may be up to this many times the tolerance, by
+/// default 10% per second. Stricter limits may apply ([`RULED_OUT`]). The factor is a convention
+/// (docs/rules.md, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
 /// A level line rules out a slow climb if its error over a stretch is at most this share of the
@@ -46,10 +47,10 @@ const RULED_OUT: f64 = 1.0 / 3.0;
 /// The smallest number of stretches in a longer line, see [`SteadyDetector::level_over`].
 const STRETCHES: usize = 3;
 
-/// The smallest number of stretches in a longer line for a server with a possible compiler, by
+/// The smallest number of stretches in a longer line for a server that may be compiling unseen, by
 /// convention. Such a server has become faster or slower, or is far slower than after an earlier
-/// start. Nothing else shows whether a compiler is done. Compilers pause between their tiers: the
-/// compiler of java/jetty paused for up to three seconds on one core.
+/// start. Compilers pause between their tiers: the compiler of java/jetty paused for up to three
+/// seconds on one core.
 const COMPILED: usize = 5;
 
 /// A start is as fast as an earlier start if it reaches at least this share of the earlier speed.
@@ -57,19 +58,22 @@ const COMPILED: usize = 5;
 const AS_FAST: f64 = 0.95;
 
 /// A start counts as far slower than an earlier start if its speed is below this share of the
-/// earlier speed. The share is a convention: machines drift by less.
+/// earlier speed. The share is a convention: machines drift by less. A flat program without a
+/// compiler is steady if it reaches this share.
 const FAR_BELOW: f64 = 0.8;
 
 /// Detects the steady state of a server during its warm-up, window by window.
 ///
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
-/// tolerates outliers in up to 29% of the windows. The server is steady if two conditions hold over
-/// a stretch ([`DetectorSettings::stretch`]). The slope plus its standard error is at most the
-/// tolerance, and the standard error is at most half the tolerance. n is the smallest number, from
-/// [`DetectorSettings::level`] up, that gives such a small error. On a noisy machine, the detector
-/// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
-/// so the detector errs on the side of waiting too long. If the error stays larger, a longer line
-/// suffices, provided that its slope is within the tolerance or within two standard errors of 0.
+/// tolerates outliers in up to 29% of the windows. The server is steady if two conditions hold
+/// over a stretch ([`DetectorSettings::stretch`]). The slope plus its standard error is at most
+/// the tolerance, and the standard error is at most half the tolerance. n is about the smallest
+/// number, from [`DetectorSettings::level`] up, for which the error is that small. On a noisy
+/// machine, the detector therefore waits instead of guessing. A noisy curve that still bends is
+/// steeper at its older end, so the detector errs on the side of waiting too long. If the
+/// conditions do not hold, a line over at least three stretches suffices, even if its error is
+/// larger. Its slope must be within two standard errors of 0, or within the tolerance together
+/// with its error.
 ///
 /// New lines are fitted at each window, so during a slow climb, noise makes some lines look level.
 /// Stricter limits therefore apply if no compiler is seen and no earlier speed is known. The error
@@ -99,8 +103,8 @@ impl SteadyDetector {
         self.state()
     }
 
-    /// Returns the slope of the server. Until the windows show it, the slope is as after an earlier
-    /// start.
+    /// Returns the slope of the server. Until the windows show it, the slope after an earlier
+    /// start counts, or else [`USUAL_SLOPE`].
     fn slope(&self) -> f64 {
         slope(&self.windows, self.settings.known.map_or(USUAL_SLOPE, |known| known.slope))
     }
@@ -111,7 +115,7 @@ impl SteadyDetector {
         let last = self.curve.len().min(self.shortest_line());
         let compiles = self.settings.sees_compiler || self.curve.compiles(last);
         let least = if class == Class::Flat && !compiles { FAR_BELOW } else { AS_FAST };
-        // A start that was only compared keeps what the start that was judged has shown.
+        // If this start was only compared with an earlier start, the earlier figures are kept.
         let judged = self.settings.known.filter(|_| self.is_as_known());
         let (speed, least) = judged
             .map_or_else(|| (self.curve.level(last), least), |known| (known.speed, known.least));
@@ -187,17 +191,18 @@ impl SteadyDetector {
     }
 
     /// Returns the number of last windows in the shortest precise line. `None` if no line is
-    /// precise, or if the trend of this line is too large.
+    /// precise, or if the shortest precise line has too large a trend.
     fn settled_over(&self) -> Option<usize> {
         let (n, line) = self.known_to(self.shortest_line(), self.settings.tolerance / 2.0)?;
         self.is_within(&line).then_some(n)
     }
 
-    /// Returns the number of last windows whose line is level, with an error of up to `error` times
-    /// the tolerance. The line has at least this many stretches, because the error of a slope falls
-    /// with the number of windows to the power of 1.5. A burst of a neighbour also looks level, but
-    /// for a shorter time. If no line is precise enough, the longest line only has to be level.
-    /// Waiting longer would not help, because the laps will be just as noisy.
+    /// Returns the number of last windows whose line is level or within the tolerance, with an
+    /// error of up to `error` times the tolerance. The line has at least this many stretches,
+    /// because the error of a slope falls with the number of windows to the power of 1.5. The
+    /// speed during a neighbour's burst also looks level, but for a shorter time. If no line is
+    /// precise enough, the longest line may have any error. Waiting longer would not help, because
+    /// the laps will be just as noisy.
     fn level_over(&self, stretches: usize, error: f64) -> Option<usize> {
         let least = (stretches * self.settings.stretch).max(self.shortest_line());
         let longest = || (self.curve.len() >= LONGEST_LINE).then(|| self.line(LONGEST_LINE));
@@ -207,12 +212,12 @@ impl SteadyDetector {
         (line.is_level() || self.is_within(&line)).then_some(n)
     }
 
-    /// Returns the decision at the time limit if no fitted line is precise enough. A trend needs a
-    /// slope beyond two standard errors. The level must also move in the same direction from each
-    /// third of the windows to the next. A neighbour's burst lasts for several windows, so it bends
-    /// a line more than independent noise would. However, such a burst is a step and not a climb.
-    /// Without a trend, the imprecise line is blamed on a noisy machine, and the server is not
-    /// called unsteady.
+    /// Returns the decision at the time limit for a server that is not steady by then. A trend
+    /// needs a slope beyond two standard errors. The level must also move in the same direction
+    /// from each third of the windows to the next. A neighbour's burst lasts for several windows,
+    /// so it bends a line more than independent noise would. However, such a burst is a step and
+    /// not a climb. Without such a trend, the machine is assumed to be noisy, and the server
+    /// counts as steady.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);
@@ -275,7 +280,8 @@ pub struct DetectorSettings {
     pub level: usize,
     /// The number of windows before which there is no decision.
     pub min_windows: usize,
-    /// The number of windows after which there is a decision at the latest.
+    /// The number of windows after which there is a decision at the latest, if any window had a
+    /// response.
     pub max_windows: usize,
     /// Whether the caller can tell when the server's compiler is done. If not, a server whose
     /// speed has changed must stay level for longer.
@@ -287,7 +293,7 @@ pub struct DetectorSettings {
 /// The speed of a program after an earlier start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KnownSpeed {
-    /// The speed, in the unit of the windows.
+    /// The speed on cores of the usual speed, in the unit of the windows.
     pub speed: f64,
     /// A later start with at least this share of the speed is steady.
     pub least: f64,
@@ -319,7 +325,8 @@ impl Default for DetectorSettings {
 pub struct PreviousWarmup {
     /// The way in which the program became steady.
     pub class: Class,
-    /// The number of windows until the program was steady, plus a stretch.
+    /// The number of windows until the program was steady, plus a stretch, but at most all
+    /// windows.
     pub needed: usize,
     /// Whether a compiler was seen, or the program became so much faster that it must have a
     /// compiler.
@@ -344,11 +351,12 @@ impl DetectorSettings {
     /// only if the new start confirms it:
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
-    ///   needed before. Every other server gets the time in which its caches filled before.
-    /// - A server that is then as fast as after the earlier start is steady. If the server was flat
-    ///   and showed no compiler, it may be slower by as much as a machine drifts. Any other
-    ///   server is judged again. Without a compiler, it must be level for one stretch, or for five
-    ///   stretches if it is far slower.
+    ///   needed before. Every other server is compared with the earlier start after the time in
+    ///   which its caches filled before.
+    /// - A server that is then as fast as after the earlier start is steady. If the server was
+    ///   flat and showed no compiler, it may be up to 20% slower. Any other server is judged
+    ///   again. Without a compiler, it must be level for one stretch, or for five stretches if it
+    ///   is far slower.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
@@ -653,7 +661,7 @@ mod tests {
         }
     }
 
-    /// Regression: noise that lasted for one stretch was enough to hide a fall of 3% per second.
+    /// Regression: noise that lasted for one stretch was enough to hide a climb of 3% per second.
     #[test]
     fn a_slow_climb_is_not_hidden_by_noise() {
         let climb = |i: usize| 1000.0 * 1.003_f64.powi(i as i32) * wobble(i, 0.05);

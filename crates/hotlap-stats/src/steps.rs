@@ -1,4 +1,4 @@
-//! Finds where a level changes along a sequence of versions. Most of the versions were never
+//! Finds where a level changes along a sequence of versions. Most of the versions are not
 //! measured.
 //!
 //! A version's level is the logarithm of its figure, relative to the first version. Most versions
@@ -39,10 +39,10 @@ const LEAST_ERROR: f64 = 0.002;
 /// How far the parts into which the probability is divided may differ from equal parts.
 const TOLERANCE: f64 = 0.02;
 
-/// The number of grid points in a standard error.
+/// The number of grid points in the smallest standard error.
 const POINTS: f64 = 3.0;
 
-/// The largest number of grid points.
+/// The largest number of grid points, apart from rounding.
 const MOST_POINTS: usize = 4_001;
 
 /// A measurement of a version.
@@ -79,7 +79,7 @@ impl VersionStep {
         Self { probability: 1.0, size, error }
     }
 
-    /// Returns whether the change is certain, so that the two versions differ.
+    /// Returns whether the change is over three standard errors, so that the two versions differ.
     pub fn is_certain(&self) -> bool {
         self.size.abs() > DIFFERENT * self.error
     }

@@ -1,10 +1,11 @@
 //! Decides how many restarts a run makes, and whether the run may end early.
 //!
-//! A run that stops as soon as a difference looks significant will sooner or later find one between
-//! identical servers (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating
-//! data", JRSS A 132, 1969). So a run ends early for only two reasons. Either its intervals are
-//! narrow, whatever the difference is. Or its differences pass a much stricter test
-//! ([`is_certain`]), which leaves a smaller error for the last test.
+//! A run that stops as soon as a difference looks significant will sooner or later find one
+//! between identical servers (Armitage, McPherson and Rowe, "Repeated significance tests on
+//! accumulating data", JRSS A 132, 1969). So a run ends early for only two reasons. The first
+//! reason is that its intervals are narrow, whatever the difference is. The second is that its
+//! differences pass a much stricter test ([`is_certain`]), which leaves a smaller error for the
+//! last test.
 
 use crate::compare::{Mean, effect};
 use crate::reading::ByRestart;
@@ -27,9 +28,10 @@ const RESTART_VARIANCE: f64 = 0.25;
 /// end early.
 const SERVES_S: [f64; 2] = [2.0, 1.0];
 
-/// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to
-/// the twentieth, so their joint error is at most 1.8% (Bonferroni's inequality). The looks are
-/// correlated, so the actual error is smaller (simulated in `tests/coverage/stopping.rs`).
+/// The largest p-value that ends a run with one comparison early. With n comparisons, the limit is
+/// this value ÷ n. There are up to 18 looks, from the third restart to the twentieth, so their
+/// joint error is at most 1.8% (Bonferroni's inequality). The looks are correlated, so the actual
+/// error is smaller (simulated in `tests/coverage/stopping.rs`).
 const LOOK_ALPHA: f64 = 0.001;
 
 /// Returns the confidence at which the intervals of a run must be computed, so that they contain
@@ -37,10 +39,9 @@ const LOOK_ALPHA: f64 = 0.001;
 /// confidence) [`crate::Criterion::alpha`]. If `precision` is given, the run may end once its
 /// intervals are narrow enough.
 ///
-/// A run that ends when it looks precise often ends when the restarts agree by chance. At 95%, such
-/// a run finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
-/// and no look before the fifth restart, fewer than 5 of 100 runs do so, however many looks there
-/// are (simulated in `tests/coverage/stopping.rs`).
+/// A run that ends when it looks precise often ends when the restarts agree by chance. At 95%, too
+/// many such runs would find a difference between identical servers. So such a run has half the
+/// alpha, and does not look before the fifth restart (simulated in `tests/coverage/stopping.rs`).
 ///
 /// A run that may end early once it is certain ([`is_certain`]) spends part of its alpha on the
 /// looks. `looks` says whether this is such a run.
@@ -64,7 +65,8 @@ pub fn is_certain(comparisons: &[ByRestart], limit: f64) -> bool {
     !comparisons.is_empty() && comparisons.iter().all(is_apart)
 }
 
-/// Returns whether every interval has a relative half-width of at most `precision` (0.01 for 1%).
+/// Returns whether every ratio has at least five restarts, and an interval with a relative
+/// half-width of at most `precision` (0.01 for 1%).
 pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
     let is_narrow = |pairs: &ByRestart| {
         effect(pairs, confidence(Some(precision), false)).is_some_and(|e| {
@@ -77,8 +79,7 @@ pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
 /// The parts of a run's time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// The part of a restart before its first round, in which every server is started and warmed
-    /// up.
+    /// The time that a restart takes in addition to its rounds, to start and warm up every server.
     pub restart_s: f64,
     /// The length of one round, including the time between laps.
     pub round_s: f64,
@@ -89,7 +90,8 @@ pub struct Costs {
 /// Returns the number of further restarts that divides the remaining `left_s` seconds best. `had`
 /// is the number of rounds of each restart so far. `looks` says whether the run may end early, as
 /// soon as its ratios are certain ([`is_certain`]). In such a run, short restarts save time. The
-/// result is 0 if the time is better spent on rounds of the present restart.
+/// result is 0 if no further restart is worthwhile. The caller then spends the time on rounds of
+/// the present restart.
 ///
 /// The best number has the smallest expected width, t(restarts − 1) × √(sum of the restarts'
 /// variances) ÷ restarts. The formula is from Kalibera and Jones, ISMM 2013, section 6.3, here with

@@ -1,12 +1,15 @@
-//! Student's t distribution, with p-values and quantiles at any degrees of freedom.
+//! Student's t distribution, with p-values and quantiles at any degrees of freedom, and quantiles
+//! of F.
 //!
 //! This crate has its own functions because a table of quantiles is limited in degrees of freedom
-//! and levels. A statistics library would add thirty packages for two functions. The tests compare
-//! both functions with SciPy. Formulas are from the NIST Digital Library of Mathematical Functions
-//! (DLMF) and from Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
+//! and levels. A statistics library would add thirty packages for a few functions. The tests
+//! compare p-values and quantiles of t with SciPy. Formulas are from the NIST Digital Library of
+//! Mathematical Functions (DLMF) and from Abramowitz and Stegun, "Handbook of Mathematical
+//! Functions", 1964.
 
 /// Returns ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1,
-/// 5.5.1). From 10 on, the next term, 1 / (1188 x⁹), bounds the absolute error to less than 1e-12.
+/// 5.5.1). From 10 on, the absolute error of the series is below its next term, 1 / (1188 x⁹), and
+/// so below 1e-12.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
@@ -18,12 +21,12 @@ fn ln_gamma(mut x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - shift
 }
 
-/// Keeps a denominator of a continued fraction away from 0.
+/// Returns a denominator of a continued fraction, or 1e-300 if the denominator is closer to 0.
 fn nonzero(v: f64) -> f64 {
     if v.abs() < 1e-300 { 1e-300 } else { v }
 }
 
-/// Returns whether a factor is so close to 1 that the product no longer changes.
+/// Returns whether a factor is so close to 1 that the product hardly changes.
 fn has_converged(factor: f64) -> bool {
     (factor - 1.0).abs() < 4.0 * f64::EPSILON
 }
@@ -70,8 +73,8 @@ pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
 }
 
 /// Returns the two-sided p-value of `t`, the probability that |T| exceeds |`t`| at `df` degrees of
-/// freedom (Abramowitz and Stegun 26.7.1). `df` need not be whole. The result is 1 if `df` is not
-/// positive, or for NaN.
+/// freedom (Abramowitz and Stegun, section 26.7). `df` need not be whole. The result is 1 if `df`
+/// is not positive, or for NaN.
 pub fn two_sided_p(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
         return 1.0;
@@ -107,21 +110,21 @@ fn is_negligible(step: f64, t: f64) -> bool {
     step <= 1e-13 * t
 }
 
-/// Returns the probability density of Student's t at `df` degrees of freedom (Abramowitz and Stegun
-/// 26.7.2).
+/// Returns the probability density of Student's t at `df` degrees of freedom (Abramowitz and
+/// Stegun, section 26.7).
 fn density(t: f64, df: f64) -> f64 {
     let half = df.midpoint(1.0);
     let ln_front = ln_gamma(half) - ln_gamma(df / 2.0) - 0.5 * (df * std::f64::consts::PI).ln();
     (ln_front - half * (t * t / df).ln_1p()).exp()
 }
 
-/// The number of degrees of freedom that is used for infinitely many, with an error of about 1 in
+/// The number of degrees of freedom that stands for infinitely many, with an error of about 1 in
 /// 10⁵. With this number in the denominator, F becomes χ² divided by its degrees of freedom.
 pub(crate) const MANY: f64 = 1e5;
 
 /// Returns the value that F exceeds with probability `alpha` (0 < alpha < 1), at `d1` and `d2`
 /// degrees of freedom, both positive. Bisection of ln x solves P(F > x) = I(d2 ÷ (d2 + d1 x); d2 ÷
-/// 2, d1 ÷ 2) = `alpha` (Abramowitz and Stegun 26.6.2).
+/// 2, d1 ÷ 2) = `alpha` (Abramowitz and Stegun, section 26.6).
 pub(crate) fn fisher_quantile(alpha: f64, d1: f64, d2: f64) -> f64 {
     let exceeds = |x: f64| incomplete_beta(d2 / (d2 + d1 * x), d2 / 2.0, d1 / 2.0);
     let (mut low, mut high) = (-40.0_f64, 40.0_f64);

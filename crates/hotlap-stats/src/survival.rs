@@ -192,9 +192,9 @@ fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> 
         .collect()
 }
 
-/// Returns how many requests were last seen at each age, with or without a response. If a request
-/// was open when a window closed and entered the next window, one open age is removed: the highest
-/// one that does not exceed the age at entry.
+/// Returns how many requests were last seen at each age, with or without a response. A request may
+/// be open when a window closes and then enter the next window. One open age is then removed: the
+/// highest one that does not exceed the age at entry.
 fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
     let mut seen = Vec::with_capacity(ages.len());
     let mut open: Vec<(usize, u64)> = Vec::new();
@@ -219,7 +219,7 @@ fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
 }
 
 /// A histogram of ages in nanoseconds, with the buckets of [`Histogram`]. Only non-empty buckets
-/// take memory, because a lap has few ages.
+/// take memory, which suits the few ages of a lap.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ages(BTreeMap<u64, u64>);
@@ -291,14 +291,15 @@ impl FromIterator<u64> for Ages {
 /// Ages, in nanoseconds, of requests that were not observed from beginning to end.
 ///
 /// In the terms of survival analysis, `open` and `waiting` are right-censored observations, and
-/// `entered` are delayed entries (left truncation). Every request that was sent, or was in flight
-/// when a window opened, ends either with a correct response or in `open`. Over any set of windows,
-/// sent + entered therefore equals correct responses + open.
+/// `entered` are delayed entries (left truncation). For ages since sending, every request that was
+/// sent, or was in flight when a window opened, ends either with a correct response or in `open`.
+/// Over any set of windows, sent + entered then equals correct responses + open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Censored {
-    /// The ages at which sent requests without a correct response were last seen: when a window
-    /// closed, or when they failed.
+    /// The ages at which requests without a correct response were last seen: when a window closed,
+    /// or when they failed. Requests that were not sent although a connection was free are
+    /// included.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub open: Ages,
     /// The ages of the requests under way when a window opened, sent or not.
@@ -336,10 +337,10 @@ const MAX_MISS: f64 = 0.025;
 /// 36 samples for p90, 368 for p99 and 3,688 for p99.9.
 ///
 /// However, response times are not independent, because a stall of the server delays every request
-/// in flight. The slow samples of one stall say no more about the frequency of stalls than a single
-/// sample. Requests in flight together therefore count as one observation, and n = samples ÷
-/// `together` ([`Concurrency::delayed_by`]). With 64 connections, p99 takes 368 × 64 = 23,552
-/// samples, or 1.2 s at 20,000 requests/s. p99.9 takes 236,032 samples.
+/// in flight. The slow samples of one stall say no more about the frequency of stalls than a
+/// single sample. Requests in flight together therefore count as one observation, and n = samples
+/// ÷ `together` ([`Concurrency::delayed_by`]). With 64 connections, p99 takes about 23,500
+/// samples, or 1.2 s at 20,000 requests/s. p99.9 takes about 236,000 samples.
 pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
     let observations = samples as f64 / together.max(1) as f64;
     q.powf(observations) <= MAX_MISS

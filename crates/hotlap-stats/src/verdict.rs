@@ -42,7 +42,8 @@ pub enum Better {
 /// The rules that decide a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Criterion {
-    /// The largest p-value that counts (0.05), after correction for the number of comparisons.
+    /// The largest p-value that counts (for example 0.05), after correction for the number of
+    /// comparisons.
     pub alpha: f64,
     /// The reason why no verdict can be given, whatever the difference.
     pub withheld: Option<Inconclusive>,
@@ -72,12 +73,12 @@ impl Criterion {
 }
 
 /// Returns the verdicts on comparisons that form one family, in the same order. [`holm`] corrects
-/// the p-values for their number. So if nothing differs, at most 5% of families have a false
-/// verdict.
+/// the p-values for their number. So if nothing differs and alpha is 5%, at most 5% of families
+/// have a false verdict.
 ///
-/// The sentences of a table give two verdicts per server, on CPU time per request and on
-/// requests/s. These verdicts form one family. Further measures (latency, memory) form another
-/// family.
+/// The sentences of a table are about requests/s and CPU time per request (of the server, the
+/// database or both). Their verdicts form one family. Other measures, such as latency and memory,
+/// form another family.
 pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
     let p = holm(&comparisons.iter().map(|(_, effect)| effect.p).collect::<Vec<_>>());
     comparisons.iter().zip(p).map(|((criterion, effect), p)| criterion.verdict(effect, p)).collect()
@@ -86,7 +87,8 @@ pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
 /// Corrects p-values for their number, so that each may be compared with the same alpha (Holm, "A
 /// simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979). The
 /// smallest p-value is multiplied by the number of p-values, the next one by one less, and so on.
-/// Each result is at least the result before it and at most 1. NaN counts as 1.
+/// Each result is at least the result for the next smaller p-value, and at most 1. NaN counts as
+/// 1.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let p: Vec<f64> = p.iter().map(|&p| if p.is_nan() { 1.0 } else { p }).collect();
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -105,9 +107,9 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 /// and extends 12.7 standard errors to either side.
 pub const MIN_RESTARTS: u32 = 3;
 
-/// Verdicts are withheld if the A/A control differs from the reference with a p-value below this.
-/// One in a hundred runs loses its verdicts by chance. The control is a diagnostic, not a threshold
-/// for differences.
+/// Verdicts are withheld if the A/A control differs from the reference with a p-value below this
+/// value. One in a hundred runs loses its verdicts by chance. The control is a diagnostic, not a
+/// threshold for differences.
 pub const CONTROL_ALPHA: f64 = 0.01;
 
 /// The reason why a comparison is inconclusive.
@@ -124,7 +126,7 @@ pub enum Inconclusive {
     ControlDiffers,
     /// One of the two servers was not steady.
     NotSteady,
-    /// A database used more than half of a core that it shares with the two servers. Requests/s
+    /// A database used more than half of the cores that it shares with the two servers. Requests/s
     /// then show the speed of the database.
     DatabaseBound,
     /// Stored runs are compared, and one side has fewer than [`MIN_RESTARTS`] runs. Each run is one
@@ -161,10 +163,11 @@ impl fmt::Display for Rank {
 
 /// Returns the ranks of `count` servers, given the pairs that differ as (better, worse) indices.
 ///
-/// In each pair, every server that ranks above the better server also ranks above the worse server.
-/// So the worse server's best and worst places are always later, even if a third server differs
-/// from only one of the two. For example, if only b and c of a, b and c differ, the ranks are 1–3,
-/// 1–2 and 2–3. Pairs that form a cycle say nothing about the order within the cycle.
+/// In each pair, every server that ranks above the better server also ranks above the worse
+/// server. So the worse server's best and worst places are always later, even if a third server
+/// differs from only one of the two. For example, suppose that b is better than c, and that a
+/// differs from neither. The ranks of a, b and c are then 1–3, 1–2 and 2–3. Pairs that form a
+/// cycle say nothing about the order within the cycle.
 pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<Rank> {
     let mut beats = vec![vec![false; count]; count];
     for &(better, worse) in pairs {

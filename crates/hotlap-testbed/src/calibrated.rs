@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::request::Request;
 
-/// A known property of a server, written as `name:number[:number[:number]]`.
+/// A known property of a server, written as a name and one to four numbers: `bimodal:0:50000:100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calibrated {
     /// `fixed:US`: every response is delayed by `us` microseconds.
@@ -33,9 +33,11 @@ enum Calibrated {
         /// One response in this many is slow.
         one_in: u64,
     },
-    /// `pausing:EVERY_MS:PAUSE_MS`: the server stalls again and again.
+    /// `pausing:EVERY_MS:PAUSE_MS`: each thread of the server stalls again and again while
+    /// requests arrive.
     Pausing {
-        /// The time from the end of one pause to the beginning of the next, in milliseconds.
+        /// The shortest time from the end of one pause to the beginning of the next, in
+        /// milliseconds.
         every_ms: u64,
         /// The length of a pause, in milliseconds.
         pause_ms: u64,
@@ -82,8 +84,8 @@ enum Calibrated {
         /// The number of system calls.
         count: u64,
     },
-    /// `bursting:EVERY:US`: after every `every` requests, the server burns `us` microseconds of CPU
-    /// time.
+    /// `bursting:EVERY:US`: before each `every`-th response, the server burns `us` microseconds of
+    /// CPU time.
     Bursting {
         /// The number of requests from one burst to the next.
         every: u64,
@@ -98,16 +100,16 @@ enum Calibrated {
         /// The thread's CPU time, in microseconds.
         us: u64,
     },
-    /// `starting:ONE_IN:ROUNDS`: one process in `one_in`, chosen by its process id, is slow for its
-    /// whole life. Every request to a slow process takes `rounds` rounds of arithmetic.
+    /// `starting:ONE_IN:ROUNDS`: one process in `one_in`, chosen by its process id, is slow for
+    /// its whole life. Every request to a slow process takes `rounds` rounds of arithmetic.
     Starting {
         /// One process in this many is slow.
         one_in: u64,
         /// The number of rounds, as in `working`.
         rounds: u64,
     },
-    /// `compiling:REQUESTS:ROUNDS`: the first request takes `rounds` rounds of arithmetic, and each
-    /// later request takes fewer. After `requests` requests, the server does no arithmetic.
+    /// `compiling:REQUESTS:ROUNDS`: the first request takes `rounds` rounds of arithmetic, and
+    /// each later request takes fewer. After `requests` requests, the server does no arithmetic.
     Compiling {
         /// The number of requests after which the arithmetic ends.
         requests: u64,
@@ -171,8 +173,8 @@ impl FromStr for CalibratedServer {
 }
 
 impl CalibratedServer {
-    /// Serves the contract `hello` until the process ends, with one event loop per thread. A server
-    /// with a queue has only one event loop.
+    /// Serves the contract `hello` until the process ends, with one event loop per thread. A
+    /// server with a queue has only one event loop.
     ///
     /// # Errors
     /// The address is unavailable, or the system cannot create an event loop.
@@ -185,8 +187,8 @@ impl CalibratedServer {
     /// Returns the CPU time that the properties add to a request, in nanoseconds, timed without a
     /// server.
     ///
-    /// CPU time is measured over stretches of `requests` requests. `requests` must be a multiple of
-    /// the number of requests between two bursts. The result is the lowest median of several
+    /// CPU time is measured over stretches of `requests` requests. `requests` must be a multiple
+    /// of the number of requests between two bursts. The result is the lowest median of several
     /// repetitions.
     pub fn alone_ns(&self, requests: u64) -> f64 {
         const REPETITIONS: usize = 5;
@@ -402,8 +404,8 @@ fn thread_cpu_ns() -> u64 {
 
 /// Does arithmetic that takes the same time in each round, because each round waits for the one
 /// before it. No round touches memory, because some processors learn to skip memory accesses after
-/// a while. The first round waits for `x`, the result of earlier rounds, so that a processor cannot
-/// overlap two calls.
+/// a while. The first round waits for `x`, the result of earlier rounds, so that a processor
+/// cannot overlap two calls.
 fn work(x: u64, rounds: u64) -> u64 {
     let mut x = std::hint::black_box(x);
     for _ in 0..rounds {

@@ -42,9 +42,8 @@ pub(crate) trait Behaviour {
     }
 }
 
-/// The number of connections that the system queues for each thread until they are accepted. The
-/// limit bounds the use of resources. Linux caps this number at net.core.somaxconn, whose default
-/// is 4096 too.
+/// The number of connections that the system queues for each thread until they are accepted. Linux
+/// caps this number at net.core.somaxconn, whose default is 4096 too.
 const BACKLOG: i32 = 4096;
 
 /// The error for a text that names no server.
@@ -142,7 +141,7 @@ impl Behaviour for Ceiling {
 }
 
 /// The loop stops sleeping and polls for this long before a delayed response is due. A wake-up
-/// takes 30 to 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are
+/// takes 30 to 40 µs on the Xeon of docs/load-generator.md, and timers of other systems are
 /// coarser. A longer time would do harm on a busy core. A polling thread would use up its share of
 /// CPU time and have to wait when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
@@ -152,8 +151,8 @@ fn sleep_until(due: Instant) -> Instant {
     due.checked_sub(BUSY).unwrap_or(due)
 }
 
-/// The wait before the server tries to accept again. The wait is so short that clients do not
-/// notice it, and causes at most 100 attempts per second.
+/// The longest wait before the server tries to accept again. Without other events, the server
+/// tries 100 times per second.
 const RETRY_ACCEPT: Duration = Duration::from_millis(10);
 
 /// Returns whether accepting failed for one client only, so that the server can accept the next
@@ -244,8 +243,8 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Returns the maximum time to wait for events. `None` means that there is no limit or that the
-    /// timer was armed.
+    /// Returns the maximum time to wait for events. `None` means that there is no limit or that
+    /// the timer is armed.
     fn wait(&mut self) -> Option<Duration> {
         let wait = self.wait_for_responses();
         match self.unaccepted {
@@ -284,7 +283,7 @@ impl<B: Behaviour> EventLoop<B> {
                     return;
                 }
                 Err(e) if concerns_one_client(e.kind()) => {}
-                // The process lacks file descriptors or memory until a connection closes.
+                // The process possibly lacks file descriptors or memory until a connection closes.
                 Err(_) => return,
             }
         }
@@ -470,7 +469,7 @@ struct Connection {
 enum Sent {
     /// The socket took all bytes.
     All,
-    /// The socket took some of the bytes. The rest is kept until the socket takes more.
+    /// The socket took some bytes or none. The rest is kept until the socket takes more.
     Part,
     /// The connection has failed.
     Broken,
@@ -548,8 +547,8 @@ impl Timer {
         Ok(Self(fd))
     }
 
-    /// Arms the timer to fire after `left`. Returns `left` as the timeout for the wait if the timer
-    /// cannot be armed.
+    /// Arms the timer to fire after `left`. Returns `left` as the timeout for the wait if the
+    /// timer cannot be armed.
     fn set(&self, left: Duration) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         // A time of 0 would disarm the timer.

@@ -53,7 +53,7 @@ pub enum Flaw {
     DiesOnGarbage,
     /// The server serves no further connection after a reset.
     DiesOnReset,
-    /// The server serves no further connection after half a request.
+    /// The server serves no further connection after a client has sent half of a POST request.
     DiesOnHalfARequest,
     /// The body differs in one letter.
     WrongBody,
@@ -107,8 +107,8 @@ pub enum Flaw {
     OneConnectionAtATime,
     /// The body contains a number that counts the requests.
     CountsRequests,
-    /// The server writes a line to `access.log` in its current folder for every request, which is a
-    /// feature and not a flaw.
+    /// The server writes a line to `access.log` in its current folder for every request, which is
+    /// a feature and not a flaw.
     LogsRequests,
     /// The server writes a line to `access.log` for every other request only.
     LogsEveryOtherRequest,

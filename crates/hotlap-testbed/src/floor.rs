@@ -1,6 +1,6 @@
-//! A server for the contracts of the suites `web` and `files` that does as little work as possible.
-//! Each thread has one connection to the database and prepares its statements once. All statements
-//! of one kind that a request needs take one round trip.
+//! A server for the contracts that need a database, files, bodies or delays. The server does as
+//! little work as possible. Each thread has one connection to the database and prepares its
+//! statements once. All statements of one kind that a request needs take one round trip.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -39,7 +39,7 @@ pub enum Cheat {
     Cached,
     /// The server reads rows that it should have in memory.
     Uncached,
-    /// The server reads many rows with one statement.
+    /// The server reads 20 rows with one statement.
     OneStatement,
     /// The server responds without changing a row.
     Unwritten,
@@ -49,9 +49,9 @@ pub enum Cheat {
     Lossy,
     /// Pages list the messages in the order of the table.
     Unsorted,
-    /// The server opens more connections than the pool has.
+    /// The server opens more connections to the database than its pool may have.
     Greedy,
-    /// The server reads half of a body.
+    /// The server computes the checksum of only half of a body.
     Truncated,
     /// The server responds at once instead of after the requested delay.
     Impatient,
@@ -92,12 +92,13 @@ impl FromStr for Cheat {
     }
 }
 
-/// Serves the contracts of the suites `web` and `files` until the process ends. The server opens a
-/// database only if `PGHOST` is set. The other variables of libpq complete the database's address.
+/// Serves the contracts that need a database, files, bodies or delays, until the process ends. The
+/// server opens a database only if `PGHOST` is set. The other variables of libpq complete the
+/// database's address. The server has files only if `FILES` names their folder.
 ///
 /// # Errors
-/// The address is unavailable, the system cannot create an event loop, or the database or the files
-/// cannot be used.
+/// The address is unavailable, the system cannot create an event loop, or the database or the
+/// files cannot be used.
 ///
 /// # Panics
 /// If a thread cannot use the database.
@@ -211,7 +212,8 @@ impl Server {
         self.database.as_mut().ok_or_else(|| io::Error::other("PGHOST is not set"))
     }
 
-    /// Writes the body of the response. Returns its media type, or `None` if there is no such path.
+    /// Writes the body of the response. Returns its media type, or `None` if there is no such
+    /// path.
     fn answer(&mut self, line: &str, sent: &[u8]) -> io::Result<Option<&'static str>> {
         self.body.clear();
         let mut words = line.split(' ');

@@ -5,11 +5,12 @@
 //!   one edge-triggered event loop per thread, each with its own listening socket. Tables compare
 //!   servers with the ceiling, so that figures can be compared between machines.
 //! - **Calibrated servers** ([`CalibratedServer`]) are the ceiling's loop with a known latency,
-//!   error rate or cost. The self-test measures them and compares its results with the true values.
+//!   error rate or cost. The self-test measures them and compares its results with the true
+//!   values.
 //! - **Planted servers** ([`Planted`]) are the ceiling's loop with one difference each. hotlap's
 //!   explanation of a difference must name the planted one.
-//! - **The floor** ([`serve_floor`]) is the ceiling's loop with the contracts of the suites `web`
-//!   and `files`. The floor and its database do the least work that these contracts need.
+//! - **The floor** ([`serve_floor`]) is the ceiling's loop with the contracts that need a
+//!   database, files, bodies or delays. The floor does the least work that these contracts need.
 //! - **Lookup servers** ([`Lookup`]) are the ceiling's loop with one database statement for each
 //!   response.
 //! - **Test servers** ([`TestServer`]) run in a test's own process, with one blocking thread per

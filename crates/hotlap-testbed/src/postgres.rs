@@ -151,11 +151,11 @@ impl Session {
         }
     }
 
-    /// Authenticates with SCRAM-SHA-256 (RFC 5802 section 3, RFC 7677), or not at all if PostgreSQL
-    /// wants no password. PostgreSQL does not have to prove that it knows the password, because
-    /// PostgreSQL runs on this machine.
+    /// Authenticates with SCRAM-SHA-256 (RFC 5802 section 3, RFC 7677), or not at all if
+    /// PostgreSQL wants no password. PostgreSQL does not have to prove that it knows the password,
+    /// because PostgreSQL runs on this machine.
     fn authenticate(&mut self, password: &str) -> io::Result<()> {
-        // The client's nonce only has to differ from the server's nonce.
+        // The server adds its own random nonce, so the client's nonce may be constant.
         let first_bare = "n=,r=hotlap";
         let mut proof = None;
         loop {

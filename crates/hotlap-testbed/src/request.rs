@@ -1,15 +1,16 @@
 //! The request parser (RFC 9112 sections 3, 6 and 7), and the responses that the contract `hello`
 //! requires.
 
-/// The maximum size of a request with its body, in bytes, which bounds the memory of a connection.
+/// The maximum size of a body, and of a request with chunks, in bytes. The limit bounds the memory
+/// of a connection.
 const LIMIT: usize = 1 << 20;
 
 /// The maximum size of a head, in bytes. The limit is twice the 64 KiB that the conformance checks
 /// and the stress scenarios send.
 const HEAD_LIMIT: usize = 128 << 10;
 
-/// The maximum number of header lines, which bounds the use of the stack. A request with more lines
-/// is rejected.
+/// The maximum number of header lines, which bounds the use of the stack. A request with more
+/// lines is rejected.
 const HEADERS: usize = 100;
 
 /// A complete request.
@@ -35,8 +36,8 @@ pub(crate) enum Parsed {
 }
 
 /// What is missing from a request. A request is parsed again only when the missing part may have
-/// arrived. A request without chunks that arrives byte by byte therefore costs little more than one
-/// that arrives at once.
+/// arrived. A request without chunks that arrives byte by byte therefore costs little more than
+/// one that arrives at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The end of the head, which is a line end.
@@ -219,8 +220,8 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the response. With `close`, it announces the end of the connection (RFC 9112 section
-    /// 9.6).
+    /// Appends the response. With `close`, the response announces the end of the connection (RFC
+    /// 9112 section 9.6).
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         let head: &[u8] = match self {

@@ -138,8 +138,8 @@ impl TestServer {
 /// One accepted connection, as the server sees it.
 #[derive(Debug)]
 pub struct Peer {
-    /// The socket of the connection. Bytes that [`Peer::request`] has read ahead are no longer in
-    /// it.
+    /// The socket of the connection. [`Peer::request`] may have read bytes of later requests from
+    /// the socket.
     pub stream: Socket,
     /// The number of connections that the server accepted before this one.
     pub number: usize,
@@ -169,7 +169,8 @@ impl Peer {
         }
     }
 
-    /// Returns the next bytes from the client, or `None` when the client has closed the connection.
+    /// Returns the next bytes from the client, or `None` when the client has closed the
+    /// connection.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut piece = vec![0; 65_536];
         let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;

@@ -1,10 +1,11 @@
 //! Servers that misbehave at random. Each seed gives a different server, and the same seed always
 //! gives the same server.
 //!
-//! A server responds correctly to its first requests. Each later request gets the next action of a
-//! short list. An action sends a correct response or mutated, invented or endless bytes, sends
-//! nothing, or closes the connection in an unusual way. As a process, a server may also daemonize,
-//! stop or kill itself, flood its log, open another port first, or ignore its port.
+//! A server responds correctly to its first requests, unless the server speaks TLS. Each later
+//! request gets the next action of a short list. An action sends a correct response or mutated,
+//! invented or endless bytes, sends nothing, or closes the connection. As a process, a server may
+//! also daemonize, stop or kill itself, flood its log, open another port first, or ignore its
+//! port.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -233,7 +234,7 @@ enum Habit {
 pub struct Unruly {
     /// The protocol that the server speaks.
     pub speaks: Speaks,
-    /// The number of requests that get a correct response first.
+    /// The number of requests that get a correct response first, unless the server speaks TLS.
     good: u64,
     /// The actions for the later requests in turn, each with the number of requests that got it.
     actions: Vec<(Action, AtomicU64)>,
@@ -331,7 +332,7 @@ impl Unruly {
     }
 
     /// Returns the action for the next request. Returns `None` for the first requests, which get
-    /// correct responses.
+    /// correct responses unless the server speaks TLS.
     fn next(&self) -> Option<&Action> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
         let after = number.checked_sub(self.good)? as usize;
@@ -633,7 +634,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Returns HTTP/2 frames, mostly for stream 1.
+/// Returns HTTP/2 frames, about half of them for stream 1.
 fn http2(random: &mut Random) -> Vec<u8> {
     let mut frames = Vec::new();
     for _ in 0..1 + random.below(4) {

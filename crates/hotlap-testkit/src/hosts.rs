@@ -99,9 +99,9 @@ impl Hosts {
         })
     }
 
-    /// Prepares an agent whose channel runs over a cable, as the channel of `ssh` does. Returns the
-    /// command that opens the channel from another host. Also returns a receiver, which gets the
-    /// agent's process once the agent has been started.
+    /// Prepares an agent whose channel runs over a cable, as the channel of `ssh` does. Returns
+    /// the command that opens the channel from another host. Also returns a receiver, which gets
+    /// the agent's process once the agent has been started.
     pub fn over_cable(
         &self,
         host: usize,
@@ -173,8 +173,8 @@ fn ip(arguments: &str) -> Result<(), String> {
     }
 }
 
-/// How a slow cable treats packets. This process passes packets between two network interfaces. Few
-/// kernels can delay packets themselves (`netem`), but nearly all have TAP interfaces.
+/// How a slow cable treats packets. This process passes packets between two TAP interfaces,
+/// because many kernels cannot delay packets themselves (`netem`).
 #[derive(Debug, Clone, Copy)]
 pub struct Slow {
     /// The time that a packet takes in each direction.

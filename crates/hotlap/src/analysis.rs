@@ -1,8 +1,8 @@
 //! Computes every number and every verdict from the laps of one or several runs. [`crate::report`]
 //! rounds the numbers and puts them into words.
 //!
-//! [`Analysis`] is the central type. It has the servers of one load ([`MeasuredServer`]), their
-//! comparisons ([`ServerComparison`]) and their ranks. Each of these modules has one task:
+//! [`Analysis`] is the central type. An analysis has the servers of one load ([`MeasuredServer`]),
+//! their comparisons ([`ServerComparison`]) and their ranks. Each of these modules has one task:
 //!
 //! - `suites` answers the questions that suites ask.
 //! - `capacity` finds the highest rate at which a server meets the goals.

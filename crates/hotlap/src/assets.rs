@@ -1,5 +1,6 @@
-//! The folders of the catalogue and the suites. Both come from a checkout, or from the copy inside
-//! this binary, which is unpacked to the cache. `$HOTLAP_SERVERS` may name another catalogue.
+//! The folders of the catalogue and the suites. Both come from the current folder if it is a
+//! checkout of hotlap. Otherwise, the copy inside this binary is unpacked to the cache.
+//! `$HOTLAP_SERVERS` may name another catalogue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::paths;
 
-// Defines `FILES`, all files of `servers/` and `suites/` with their contents, and a hash, `KEY`.
+// Defines `FILES`, the files of `servers/` and `suites/` with their contents, and `KEY`, their
+// hash.
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// Returns the folder of the servers.

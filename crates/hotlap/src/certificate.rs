@@ -38,8 +38,8 @@ pub struct PowerTrial {
     pub is_found: [bool; 3],
     /// The ratio of each planted server to the reference. `None` if it is unknown.
     pub ratios: [Option<f64>; 3],
-    /// The smallest difference that would have got a verdict, as a share. `None` if no difference
-    /// would have got one.
+    /// The smallest difference that would have got a verdict, as a share. `None` if not even a
+    /// difference of 50% would have got one.
     pub smallest: Option<f64>,
     /// The noise floor, as a share. `None` if it is unknown.
     pub noise: Option<f64>,
@@ -86,7 +86,7 @@ impl Trials {
     /// `hotlap selftest --power` continues them.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written, or if neither `HOME` nor `XDG_DATA_HOME` is set.
     pub fn keep(&self) -> anyhow::Result<()> {
         let file = Self::file(&self.machine, "unfinished.json")?;
         let write = || -> io::Result<()> {
@@ -99,14 +99,14 @@ impl Trials {
     /// Turns the trials into the machine's certificate, which replaces an earlier one.
     ///
     /// # Errors
-    /// The file cannot be moved.
+    /// Fails if the file cannot be renamed, or if neither `HOME` nor `XDG_DATA_HOME` is set.
     pub fn finish(&self) -> anyhow::Result<()> {
         let [from, to] = ["unfinished.json", "json"].map(|end| Self::file(&self.machine, end));
         let (from, to) = (from?, to?);
         fs::rename(&from, &to).with_context(|| format!("cannot write {}", to.display()))
     }
 
-    /// Returns what the trials found.
+    /// Returns the certificate that follows from the trials.
     pub fn certificate(&self) -> PowerCertificate {
         let count = |is: &dyn Fn(&PowerTrial) -> bool| {
             self.trials.iter().filter(|trial| is(trial)).count() as u32
@@ -133,7 +133,7 @@ impl Trials {
     }
 }
 
-/// Reads trials. `None` if there are none, or if they have the format of another version.
+/// Reads trials. `None` if the file cannot be read, or has the format of another version.
 fn read(file: &Path) -> Option<Trials> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
@@ -203,8 +203,8 @@ impl PowerCertificate {
         [first, equal].into_iter().chain(planted).chain([smallest]).chain(noise).collect()
     }
 
-    /// Returns the sentences that cite the certificate in a report. `noise` is the noise floor of
-    /// the run.
+    /// Returns the sentences that cite the certificate in a report. The noise floor of the trials
+    /// is cited only if `noise`, the noise floor of the run, is known.
     pub fn cited(&self, noise: Option<f64>) -> String {
         let finds = match self.smallest {
             Some(share) => {

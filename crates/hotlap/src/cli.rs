@@ -1,7 +1,5 @@
-//! The command line: the only module that uses clap.
-//!
-//! Types and help texts, no behaviour. `cmd` turns these types into its own, so that the rest of
-//! the program never sees a flag.
+//! The command line: its types, its help texts and its parser. No other module uses clap. `cmd`
+//! turns these types into the plans of its commands.
 
 /// The long help of `--requests-file`.
 macro_rules! requests_help {
@@ -84,12 +82,12 @@ pub struct Cli {
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat
-    /// it for more headers.
+    /// the option for more headers.
     ///
-    /// Authorization, Cookie and X-Api-Key are always redacted. So are passwords in URLs, and
-    /// values of names that end in password, pass, secret, token, apikey or signature, in the
-    /// environment, queries, bodies, commands and logs. Other secrets are not redacted. To repeat
-    /// or resume a run, give the values again.
+    /// Headers with credentials, such as Authorization, Cookie and X-Api-Key, are always redacted.
+    /// So are credentials in URLs, and values of names that end in password, secret, token,
+    /// apikey, signature and the like, in the environment, queries, bodies, commands and logs.
+    /// Other secrets are not redacted. To repeat or resume a run, give the values again.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     pub redact: Vec<String>,
     /// Ignore the configuration file.
@@ -98,7 +96,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Hands global options on to a command that starts other processes of hotlap.
+    /// Hands `--redact`, `--quiet` and `--no-config` on to the processes of hotlap that a command
+    /// starts.
     pub fn pass_on(&mut self) {
         let passed_on = match &mut self.command {
             Command::Bisect(args) => &mut args.race.passed_on,
@@ -128,7 +127,7 @@ your own defaults. Flags and suites override it.
     color = "never"         auto, always or never
     store = "runs.db"       where runs are stored, relative to the file's folder
     duration = "30s"        time for a run
-    precision = "1%"        stop earlier at this interval width
+    precision = "1%"        stop earlier once all intervals are within ± 1%
     server-cpus = 2         cores for the server
     connections = 64        connections of a load
     redact = ["X-Token"]    more headers whose values are secret
@@ -155,12 +154,12 @@ pub enum When {
     Never,
 }
 
-/// One verb each.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure and compare servers: the main command
     Run(Box<RunArgs>),
-    /// Load one URL with the load generator alone. wrk's flags work
+    /// Load one server with the load generator alone. wrk's flags work
     Load(Box<LoadArgs>),
     /// Find the highest rate at which servers meet a latency goal
     Capacity(Box<CapacityArgs>),
@@ -176,9 +175,9 @@ pub enum Command {
     Setup(SetupArgs),
     /// Build and start servers, and verify their responses
     ///
-    /// The line of a server that may be measured shows optional checks of HTTP/1.1 (17/24: it
-    /// passes 17 of 24), its time to the first response, its memory and its version. The optional
-    /// checks that it fails are below that line.
+    /// The line of a server that passes shows optional checks of HTTP/1.1 (17/24: 17 of 24
+    /// passed), the time to the first response, the memory and the version. The optional checks
+    /// that failed are below the line.
     Check(CheckArgs),
     /// Show a stored run
     Report(ReportArgs),
@@ -190,16 +189,15 @@ pub enum Command {
     Selftest(SelftestArgs),
     /// Merge the shards of a suite that several machines measured
     Merge(MergeArgs),
-    /// Write a commented suite file for some servers
+    /// Print a commented suite file for some servers
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Be the other end of --generator-on or --server-on, which start this command
     ///
-    /// It takes orders only from its standard input, in binary messages, and answers on its
-    /// standard output. It opens a port only while it looks for the address that generators reach.
-    /// It ends, with everything that it started, when its input closes or when nothing has come for
-    /// 15 s.
+    /// The agent takes orders only from its standard input, and answers on its standard output. It
+    /// opens a port only while it looks for the address that generators reach. It ends, with
+    /// everything that it started, when its input closes or when nothing has arrived for 15 s.
     Agent(AgentArgs),
     /// The process that ends a server's process tree when hotlap ends.
     #[command(name = "__supervisor", hide = true, disable_help_flag = true)]
@@ -252,7 +250,7 @@ pub struct AgentArgs {}
 /// The arguments of a hidden command.
 #[derive(Debug, Args)]
 pub struct Inner {
-    /// Passed on as they are.
+    /// The arguments, which the command itself parses.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub argv: Vec<OsString>,
 }
@@ -309,10 +307,10 @@ pub struct CheckArgs {
     /// Expected status of commands and URLs (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,
-    /// The contract to check (default: all that the server has)
+    /// The contract to check, or several, separated by commas (default: all that a server has)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,
-    /// Build only
+    /// Only build the servers
     #[arg(long)]
     pub build_only: bool,
     /// Fail if a server is skipped because its toolchain is missing
@@ -342,10 +340,10 @@ pub struct ReportArgs {
     /// Also print everything known about each server
     #[arg(long)]
     pub details: bool,
-    /// Where it is kept.
+    /// Where the run is stored.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Where it is written to.
+    /// Where the report is written to.
     #[command(flatten)]
     pub exports: ExportArgs,
 }
@@ -384,7 +382,7 @@ pub struct CompareArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Where they are kept.
+    /// Where the runs are stored.
     #[command(flatten)]
     pub store: StoreArgs,
     /// Every figure (`-`: standard output)
@@ -410,7 +408,7 @@ pub struct HistoryArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Where they are kept.
+    /// Where the runs are stored.
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -427,7 +425,8 @@ pub struct MergeArgs {
     /// The results of `hotlap run --shard`, or a folder that contains the results (*.db)
     #[arg(value_name = "FILE|FOLDER", required = true)]
     pub stores: Vec<PathBuf>,
-    /// Merge only shards from this kind of machine. Without this option, an error numbers the kinds
+    /// Merge only shards from this kind of machine. If there are several kinds, the error without
+    /// this option numbers them
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub kind: Option<usize>,
     /// Also print everything known about each server
@@ -445,8 +444,8 @@ Examples:
   hotlap selftest             about three minutes; exit code 4 if a figure is off
   hotlap selftest --power     about 50 minutes; later reports cite the result")]
 pub struct SelftestArgs {
-    /// Time to spend (default: 3m). With --power, the --duration of the runs that the certificate
-    /// describes (default: 1m)
+    /// Time to spend (default: 3m, at least 166s). With --power, the --duration of the runs that
+    /// the certificate describes (default: 1m)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub duration: Option<Duration>,
     /// Measure how small a difference runs on this machine can find
@@ -487,11 +486,11 @@ pub struct InitArgs {
 Examples:
   hotlap completions bash > ~/.local/share/bash-completion/completions/hotlap")]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     pub shell: clap_complete::Shell,
 }
 
-/// The options of `run` in its short help. `--help` shows all.
+/// The options that the short help of `run` shows. `--help` shows all options.
 const COMMON: [&str; 12] = [
     "servers",
     "suite",

@@ -1,4 +1,5 @@
-//! One file per command. Each converts the arguments, calls a library, and prints the result.
+//! The commands. Each module converts the arguments of a command, calls a library, and prints the
+//! result. `run` also carries out `capacity` and `explain`.
 
 pub mod agent;
 pub mod bisect;

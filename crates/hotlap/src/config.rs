@@ -3,7 +3,7 @@
 //! The command line and the suite take precedence over the file. The few keys set colours, the
 //! store, redacted headers, the usual duration, precision and connections, and the number of cores
 //! for the server. Values that affect the measurement are recorded as if they had been typed, so
-//! the command in a report repeats the run anywhere.
+//! the command in a report repeats the run without the file.
 
 use std::path::{Path, PathBuf};
 
@@ -26,12 +26,12 @@ pub struct Config {
     /// The duration of a run without a suite.
     #[serde(default, deserialize_with = "span")]
     pub duration: Option<String>,
-    /// The precision at which a run ends before its duration is over.
+    /// The precision at which a run without a suite ends early.
     #[serde(default, deserialize_with = "share")]
     pub precision: Option<String>,
     /// The number of cores that the server gets.
     pub server_cpus: Option<usize>,
-    /// The number of connections.
+    /// The number of connections of a load.
     pub connections: Option<usize>,
     /// The headers whose values are redacted, in addition to the usual ones.
     #[serde(default)]
@@ -39,7 +39,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file and fills in the options that were not typed, unless `--no-config` is given.
+    /// Reads the file and fills in the options that were not typed. With `--no-config`, and for
+    /// commands that hotlap itself starts, the file is not read.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         if cli.no_config || cli.command.is_inner() {
             return Ok(());

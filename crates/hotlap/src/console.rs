@@ -2,8 +2,8 @@
 //!
 //! [`Console`] knows whether there is a terminal, how wide it is, and whether to use colours. A
 //! closed pipe (`hotlap list | head -1`) ends hotlap without an error. Except in [`Console::data`],
-//! secrets are redacted ([`crate::redact`]), and control characters other than hotlap's own colours
-//! are escaped ([`crate::text`]).
+//! secrets are redacted ([`crate::redact`]). Control characters are escaped, except for line ends
+//! and hotlap's own colours ([`crate::text`]).
 
 use std::fs::File;
 use std::io::ErrorKind::BrokenPipe;
@@ -15,7 +15,7 @@ use crate::exit::{Exit, ServerError, UsageError};
 use crate::redact;
 use crate::text;
 
-/// The width without a terminal. The widest table fits, so that a file contains all columns.
+/// The width without a terminal, which is wide enough for most tables.
 const WIDE: usize = 120;
 
 /// How hotlap prints to standard output and standard error.
@@ -99,7 +99,7 @@ impl Console {
         if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
-    /// Prints a warning or remedy to standard error, unless quiet. A failed write is ignored.
+    /// Prints a message to standard error, unless quiet. A failed write is ignored.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));

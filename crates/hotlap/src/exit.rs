@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How hotlap ends. The numbers are part of the interface and do not change.
+/// The exit codes of hotlap. The numbers are part of the interface and do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -14,8 +14,8 @@ pub enum Exit {
     Usage = 2,
     /// A server failed, sent wrong responses, or could not take part.
     ServerFailed = 3,
-    /// The measurement cannot be relied on: a server has no lap that counts, a rule of `--fail-if`
-    /// is undecided, or the self-test failed.
+    /// The measurement is not reliable. For example, a server has no lap that counts, a rule of
+    /// `--fail-if` is undecided, or the selftest found a wrong figure.
     Invalid = 4,
     /// A regression exceeds both `--fail-if` and the noise.
     Regression = 5,
@@ -24,7 +24,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Every exit code with its meaning, for the help text.
+    /// Every exit code with its meaning, as in the help text.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Ok, "all went well"),
         (Self::Error, "an error in hotlap's environment (a file, the store, the system)"),
@@ -61,8 +61,8 @@ const ABORT: u8 = 128;
 
 impl Exit {
     /// Returns the exit code for `git bisect run`. Only a regression makes a commit bad. A commit
-    /// whose server fails, or that cannot be decided, is skipped. All other errors have nothing to
-    /// do with the commit, so they end the bisection.
+    /// is skipped if its server fails, or if the measurement is not reliable. All other errors
+    /// have nothing to do with the commit, so they end the bisection.
     pub fn for_git_bisect(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -85,7 +85,7 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// Shorthand for `Err(UsageError)`.
+/// Returns a [`UsageError`] as an error.
 pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
@@ -95,7 +95,7 @@ pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
 #[error("{0}")]
 pub struct ServerError(pub String);
 
-/// Shorthand for `Err(ServerError)`.
+/// Returns a [`ServerError`] as an error.
 pub fn server_failed<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(ServerError(message.into()).into())
 }

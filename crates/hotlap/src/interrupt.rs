@@ -1,6 +1,6 @@
 //! Signals that ask hotlap to end. After the first signal, hotlap stops its servers and keeps
-//! finished results. After a later signal, hotlap ends at once, and the supervisors end the
-//! servers.
+//! finished results. A signal more than a second later ends hotlap at once, and the supervisors
+//! end the servers.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 const SAME: Duration = Duration::from_secs(1);
 
 /// The longest time between the first signal and the end of hotlap, whatever its threads do. An
-/// orderly end stops one server after another, each within 5 s.
+/// orderly end gives servers 5 s to stop.
 const LAST: Duration = Duration::from_secs(60);
 
 /// Makes a write beyond `ulimit -f` fail like a write to a full disk, instead of ending hotlap.

@@ -3,9 +3,10 @@
 //! A [`Run`] has the machine on which it was measured, its servers and its loads: [`Host`],
 //! [`Server`] and [`Load`]. Each server is started and warmed up in every restart ([`Start`]), and
 //! then measured in laps ([`Lap`]). Laps that explain a difference are stored separately
-//! ([`ExplainLap`]). Loads, starts, laps and the machine are stored as the experiment defines them.
-//! A run grows during the experiment: servers fail, starts and laps are added, and the state
-//! changes at the end. A run that was merged from several machines names them ([`Pool`]).
+//! ([`ExplainLap`]). The crates `hotlap_bench` and `hotlap_servers` define loads, starts, laps and
+//! the machine. A run grows during the experiment: servers fail, starts and laps are added, and
+//! the state changes at the end. A run that was merged from several machines names these machines
+//! ([`Pool`]).
 //!
 //! [`crate::store`] writes and reads runs, and [`crate::analysis`] computes figures from them.
 //! Neither module depends on the other.
@@ -35,7 +36,7 @@ pub struct Run {
     pub number: Option<u64>,
     /// When the run began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// How long the run took, in milliseconds. 0 while it is under way.
+    /// How long the run took, in milliseconds. 0 until the run ends.
     pub took_ms: u64,
     /// The state of the run.
     pub state: RunState,
@@ -53,7 +54,7 @@ pub struct Run {
     pub about: String,
     /// The requests: the name of a contract, or `GET /path`.
     pub contract: String,
-    /// The seed of the random order of servers.
+    /// The seed of random choices, such as the order of servers.
     pub seed: u64,
     /// The schedule.
     pub schedule: RunSchedule,
@@ -94,11 +95,11 @@ pub struct Run {
 pub enum RunState {
     /// The run is under way, or hotlap was killed during the run.
     UnderWay,
-    /// The run ended as planned: by duration, precision, or the number of rounds.
+    /// The run ended as planned or early, or because too few servers were left.
     Finished,
     /// Ctrl-C or a signal ended the run.
     Interrupted,
-    /// The run ended as planned, but no lap passed its validity checks.
+    /// The run ended without an interruption, but no lap passed its validity checks.
     Invalid,
     /// An error of hotlap itself ended the run.
     Failed,
@@ -108,9 +109,10 @@ pub enum RunState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSchedule {
-    /// The planned number of restarts, or the measured number after an uninterrupted run.
+    /// The planned number of restarts, or the measured number after an uninterrupted run. 0 if no
+    /// number is planned.
     pub restarts: u32,
-    /// The planned number of rounds per restart.
+    /// The planned number of rounds per restart. 0 if no number is planned.
     pub rounds: u32,
     /// The length of a slice under each load, in milliseconds. A load has no entry until its length
     /// is chosen. Empty if the shards of a pool have different lengths.
@@ -118,9 +120,9 @@ pub struct RunSchedule {
     pub slices_ms: Vec<f64>,
     /// The slice bias of each server, as found by probes.
     pub probed: Vec<Probed>,
-    /// The time to spend, in seconds.
+    /// The planned duration, in seconds.
     pub duration_s: f64,
-    /// The duration in seconds that verdicts need, if the time to spend is shorter.
+    /// The duration in seconds that verdicts need, if the planned duration is shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_s: Option<f64>,
     /// The relative half width of the intervals at which the run stops early, if any.
@@ -159,7 +161,7 @@ pub struct Observing {
 pub struct Unobserved {
     /// The index of the server.
     pub server: usize,
-    /// What would have been observed, the cause, and what would permit it.
+    /// What could not be observed, why, and what would permit the observation.
     #[serde(flatten)]
     pub error: ObserveError,
 }
@@ -170,7 +172,7 @@ pub struct Unobserved {
 pub struct Host {
     /// The machine of the servers.
     pub machine: Machine,
-    /// Properties of all machines of the run that make the figures less reliable.
+    /// Properties of the run's machines that make the figures less reliable.
     pub doubts: Vec<String>,
     /// The name of the machine in a pool, if the run is a shard.
     pub node: Option<String>,
@@ -202,7 +204,7 @@ pub struct PowerCertificate {
     /// The planted differences, from the smallest to the largest.
     pub planted: Vec<PlantedDifference>,
     /// The smallest difference in CPU time per request that 9 of 10 runs find, as a share. `null`
-    /// if more than 1 in 10 trials would have found none.
+    /// if more than 1 in 10 trials would not even have found a difference of 50%.
     pub smallest: Option<f64>,
     /// The median noise floor in CPU time per request, as a share. `null` if it is unknown.
     pub noise: Option<f64>,
@@ -289,8 +291,8 @@ pub struct Than {
     pub requests_per_s: f64,
 }
 
-/// The part of a suite that a run measured (`--shard`). To merge runs, [`crate::pool`] needs only
-/// this record and the servers and loads of each run.
+/// The part of a suite that a run measured (`--shard`). `hotlap merge` finds out from this record
+/// which runs belong to one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// The number of the shard, from 0.
@@ -312,7 +314,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The largest number of shards in a pool. `hotlap merge` names each shard that is missing.
+    /// The largest number of shards in a pool. The number is limited because `hotlap merge` names
+    /// each missing shard.
     pub const MOST: usize = 10_000;
 
     /// Returns why another shard belongs to another pool. `None` if both belong to the same pool.
@@ -372,7 +375,8 @@ pub struct MergedShard {
 /// Why a shard is set apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Apart {
-    /// The reference failed or has no lap that counts, so there is nothing to compare with.
+    /// The reference failed, or has no lap that counts under some load, so there is nothing to
+    /// compare with.
     NoReference,
     /// The A/A control differs from the reference, although both are the same program.
     ControlDiffers,
@@ -415,7 +419,8 @@ impl Run {
         self.question == Question::Layers
     }
 
-    /// Whether a server takes part in comparisons. Ceiling, A/A control and failed servers do not.
+    /// Whether a server takes part in comparisons. The ceiling, the A/A control and failed servers
+    /// do not.
     pub fn is_compared(&self, server: usize) -> bool {
         let server = &self.servers[server];
         matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
@@ -427,7 +432,7 @@ impl Run {
         server.role != Role::Control && server.failure.is_none()
     }
 
-    /// Returns the number of restarts, up to the last one with laps under a load.
+    /// Returns the number of restarts up to the last restart that has laps under a load.
     pub fn restarts(&self, load: usize) -> u32 {
         self.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
     }

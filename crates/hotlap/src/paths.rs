@@ -29,16 +29,17 @@ pub fn store() -> Option<PathBuf> {
 /// Writes a file in place of an earlier one. If the write is interrupted, the earlier file stays.
 ///
 /// # Errors
-/// The disk is full, for example.
+/// Fails if the file cannot be written or renamed, for example because the disk is full.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, content)?;
     fs::rename(&new, path)
 }
 
-/// The folder for builds and unpacked files: `$HOTLAP_CACHE`, or else `hotlap` in `$XDG_CACHE_HOME`
-/// or `~/.cache`. If no variable is set, or the usual folder cannot be written, the cache is a
-/// private folder in the system's temporary folder. The cache is created if it does not exist.
+/// The folder for builds and unpacked files: `$HOTLAP_CACHE`, or else `hotlap` in
+/// `$XDG_CACHE_HOME` or `~/.cache`. Without these variables and `HOME`, or if the usual folder
+/// cannot be written, the cache is a private folder in the system's temporary folder. The cache is
+/// created if it does not exist.
 ///
 /// hotlap starts programs from the cache, so a folder that every user can write to is refused. A
 /// folder in the shared temporary folder must belong to this user alone.
@@ -96,8 +97,8 @@ fn refused(folder: &Path, why: &Unusable) -> String {
     )
 }
 
-/// Checks the folder that the user named, or the usual folder, and creates it if it does not exist.
-/// Only the owner and the group may be able to write to the folder.
+/// Checks the folder that the user named, or the usual folder, and creates it if it does not
+/// exist. A folder that all users can write to is refused.
 fn usable(folder: &Path) -> Result<PathBuf, Unusable> {
     fs::create_dir_all(folder)?;
     let mode = fs::metadata(folder)?.mode();

@@ -51,7 +51,8 @@ pub fn span(text: &str) -> Result<Duration, String> {
 pub struct RunNumbers(pub Vec<u64>);
 
 impl RunNumbers {
-    /// The largest number of runs in a list. It is limited because each run is read as a whole.
+    /// The largest number of runs in a list. The number is limited because each run is read as a
+    /// whole.
     pub const MOST: usize = 100;
 }
 

@@ -37,7 +37,7 @@ pub struct Recorder<'a> {
     rewriting_failed: bool,
     /// The path of the store that failed, if the run is not being stored because of the failure.
     failed: Option<PathBuf>,
-    /// Notes about servers that did not stop as they should, without digits. Each is printed once.
+    /// The notes about servers that were printed, without digits.
     told: Vec<(usize, String)>,
     /// Whether the duration has grown.
     has_grown: bool,
@@ -52,7 +52,7 @@ pub struct Kept {
     pub run: Run,
     /// Why the experiment ended.
     pub over: Over,
-    /// Whether the store failed and does not contain the run.
+    /// Whether the store failed and does not contain the whole run.
     pub store_failed: bool,
     /// The separate store that contains the run, if the intended one failed.
     pub rescued: Option<PathBuf>,
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
         self.end(over, experiment.past.spent + runner.elapsed())
     }
 
-    /// Runs the experiment, and leaves the record open for a stress run after it.
+    /// Runs the experiment, and leaves the record open for a stress test.
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
         // An interrupted run keeps its planned number of restarts, so that the run can be resumed.
@@ -135,7 +135,7 @@ impl<'a> Recorder<'a> {
         self.rewrite();
     }
 
-    /// Ends the record of a run after an error of hotlap itself. Finished laps are kept.
+    /// Ends the record of a run after an error of hotlap itself. Stored laps are kept.
     pub fn fail(mut self, took: Duration) {
         self.over(RunState::Failed, took);
     }
@@ -144,8 +144,8 @@ impl<'a> Recorder<'a> {
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
         let state = match over {
             Over::Interrupted => RunState::Interrupted,
-            // A stress run without a measurement has no laps.
             _ if self.run.has_valid_laps() => RunState::Finished,
+            // A run without laps may be only a stress test.
             _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
                 RunState::Finished
             }
@@ -180,7 +180,8 @@ impl<'a> Recorder<'a> {
             }
             Event::Verifying => self.live.phase("verifying responses".to_owned()),
             Event::Explaining => self.explains = true,
-            // Servers that are started again for observation may have flags that cost CPU time.
+            // Servers are started again for observation, with flags that may cost CPU time. These
+            // starts are not recorded.
             Event::Started { .. } | Event::Warmed { .. } if self.explains_after() => {}
             Event::Started { participant, restart, ready } => {
                 let (server, ready, warmups) = (participant, ready.clone(), Vec::new());
@@ -274,8 +275,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Says that a server did not stop as it should have. Each note is printed once, because every
-    /// restart repeats it.
+    /// Prints a note about a server, such as an unclean stop. Each note is printed once, because
+    /// later restarts may repeat the note.
     fn unclean(&mut self, participant: usize, what: &str) {
         let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
         if !self.told.contains(&told) {
@@ -358,7 +359,8 @@ impl<'a> Recorder<'a> {
         if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
             return;
         }
-        // The error is reported once. At the end, exports are written and errors reported again.
+        // The error is reported once. At the end, exports are written again, and an error is
+        // reported again.
         if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
             && !std::mem::replace(&mut self.rewriting_failed, true)
         {

@@ -109,7 +109,7 @@ pub fn surroundings() {
     learn(secrets.iter().map(|(_, value)| value.as_str()));
 }
 
-/// Keeps this text secret.
+/// Notes a text that is a secret.
 pub fn secret(text: &str) {
     learn(std::iter::once(text));
 }
@@ -133,7 +133,8 @@ pub fn is_secret(name: &str) -> bool {
     USUAL.contains(&name.as_str()) || names_a_secret(&name) || secrets.names.contains(&name)
 }
 
-/// Returns a text without the known secrets, and without the credentials in URLs.
+/// Returns a text without known secrets, values that are assigned to names of secrets, and
+/// credentials in URLs.
 pub fn text(text: &str) -> String {
     let mut out = assignments(&urls(text), |_| {});
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
 //! The report: the rounded figures and the sentences that renderers show. The file
 //! `schemas/report.schema.json` describes its JSON form.
 //!
-//! A report is made from one [`crate::analysis::Analysis`] per load. The renderers
-//! ([`crate::render`]) only lay out the report and compute nothing.
+//! A report is made from one [`crate::analysis::Analysis`] per load, or from the analyses of a
+//! search or of explain laps. The renderers ([`crate::render`]) only lay out the report and
+//! compute nothing.
 
 pub mod capacity;
 pub mod comparison;
@@ -135,7 +136,7 @@ impl Report {
             warnings: [
                 warnings::sentences(run, &analyses, &searches),
                 explain::warnings(run),
-                // A noise floor has this sentence too.
+                // The sentence about a noise floor already includes this sentence.
                 zip(&analyses, &tables)
                     .filter(|(_, table)| table.noise.is_none())
                     .filter_map(|(analysis, _)| verdict::adjusted(&analysis.speed))
@@ -210,8 +211,8 @@ impl Report {
         }
     }
 
-    /// Returns the sentence of every table, if several tables all have the same one. Otherwise
-    /// empty.
+    /// Returns the sentence that several tables share, if each of them has only this sentence.
+    /// Empty otherwise.
     pub fn shared_sentences(&self) -> &[String] {
         match &self.tables[..] {
             [first, others @ ..]
@@ -225,7 +226,7 @@ impl Report {
         }
     }
 
-    /// Returns the sentences of a table, except for those that all tables share.
+    /// Returns the sentences of a table. Empty if all tables share one sentence.
     pub fn own_sentences<'a>(&self, load: &'a LoadResults) -> &'a [String] {
         if self.shared_sentences().is_empty() { &load.sentences } else { &[] }
     }

@@ -1,4 +1,5 @@
-//! Stores runs in an SQLite file in the user's data directory, or at the path that `--store` names.
+//! Stores runs in an SQLite file in the user's data directory. `--store` or the configuration may
+//! name another file.
 //!
 //! No other module contains SQL. Every lap is a separate transaction, which is written as soon as
 //! the lap has ended. So a crash loses at most the current lap. Reading returns exactly what was
@@ -24,7 +25,7 @@ pub use error::StoreError;
 use error::{Refused, explain, refused};
 use record::{put_lap, put_run, read_explain_lap, read_lap, read_record, record};
 
-/// The version of the schema, in `user_version`. It also changes when the records change.
+/// The version of the schema, in `user_version`. The version also changes when the records change.
 const VERSION: i64 = 2;
 
 /// The number that marks a store of hotlap, in `application_id`: "hotl".
@@ -146,7 +147,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens an existing store, only for reading if it cannot be written.
+    /// Opens an existing store. A store that cannot be written is opened only for reading.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         let shown = || path.display().to_string();
         is_no_other_kind(path)?;
@@ -194,8 +195,9 @@ impl Store {
         self.write(|tx| put_run(tx, run, None))
     }
 
-    /// Stores everything that a run has so far, after a store has failed. Returns the run's number.
-    /// A run that is already stored is replaced, and any other run gets a new number.
+    /// Stores everything that a run has so far, after its store failed or was removed. Returns the
+    /// run's number. A run that is already stored is replaced, and any other run gets a new
+    /// number.
     pub fn save(&mut self, run: &Redacted<Run>) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
@@ -246,7 +248,7 @@ impl Store {
         Ok(self.newest_if(1, "suite = ?1", [suite])?.pop())
     }
 
-    /// Returns the numbers of the newest three runs saved as this baseline, the oldest first.
+    /// Returns the numbers of up to three newest runs saved as this baseline, the oldest first.
     /// Without such a run, the names of all baselines are returned as the inner error.
     pub fn baseline(&self, name: &str) -> Result<Result<Vec<u64>, Vec<String>>, StoreError> {
         let newest = self.newest_if(3, "baseline = ?1", [name])?;
@@ -264,7 +266,7 @@ impl Store {
         last.ok_or_else(|| StoreError::Empty { path: self.shown() })
     }
 
-    /// Returns the numbers of the newest three runs, the oldest first.
+    /// Returns the numbers of up to three newest runs, the oldest first.
     pub fn newest(&self) -> Result<Vec<u64>, StoreError> {
         let found = self.newest_if(3, "true", [])?;
         if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
@@ -407,7 +409,8 @@ fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Optio
 /// Sets the options for writing to an open store.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)?;
-    // A power cut may lose the last lap, but a crash of hotlap must not. WAL with NORMAL is enough.
+    // A power cut may lose the last laps, but a crash of hotlap must not. WAL with NORMAL is
+    // enough.
     db.pragma_update(None, "synchronous", "normal")?;
     let is_wal =
         || db.pragma_query_value(None, "journal_mode", |row| Ok(row.get::<_, String>(0)? == "wal"));

@@ -1,5 +1,6 @@
 (ns hello
-  "Ring handlers that answer a greeting, or a greeting and the time, each in its own way."
+  "Ring handlers that respond with a greeting, or with a greeting and the time. Each handler uses
+  another technique."
   (:require [lazy-request]
             [ring.adapter.jetty :as jetty]
             [ring.core.protocols :as protocols]
@@ -42,7 +43,7 @@
    :body (->Clock (System/currentTimeMillis))})
 
 (defn- wrap-root
-  "Only the root has an answer."
+  "Responds with 404 to all paths except the root."
   [handler]
   (fn [request]
     (if (= "/" (:uri request))
@@ -50,8 +51,8 @@
       {:status 404 :headers {"Content-Type" "text/plain"} :body "Not Found"})))
 
 (defn- run-jetty
-  "Jetty with a request thread a core. The pool also feeds an acceptor, a selector
-  and one thread that Jetty holds in reserve for the selector's work."
+  "Runs Jetty with a request thread per core. The pool has three more threads: an acceptor, a
+  selector, and one that Jetty reserves for the selector's work."
   [handler host port cpus]
   (let [threads (+ 3 cpus)]
     (jetty/run-jetty handler

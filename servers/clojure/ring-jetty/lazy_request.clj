@@ -1,5 +1,5 @@
 (ns lazy-request
-  "A Ring request that asks the servlet for a key when the key is read, and not before."
+  "A Ring request that gets a value from the servlet only when its key is read."
   (:require [ring.util.servlet :as servlet])
   (:import [clojure.lang Associative Counted ILookup IPersistentMap MapEntry]
            [java.util Locale]
@@ -7,7 +7,7 @@
 
 (set! *warn-on-reflection* true)
 
-;; Ring's own function, before it is replaced. Anything but a simple lookup builds the whole map.
+;; Ring's own function, before it is replaced. All but simple lookups build the whole map.
 (def ^:private whole servlet/build-request-map)
 
 (def ^:private keys-of-a-request

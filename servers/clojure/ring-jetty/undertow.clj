@@ -1,5 +1,5 @@
 (ns undertow
-  "A Ring adapter for Undertow: as a handler may block, it runs on a worker thread."
+  "A Ring adapter for Undertow. A handler may block, so it runs on a worker thread."
   (:require [clojure.string :as string]
             [ring.core.protocols :as protocols])
   (:import [io.undertow Undertow]

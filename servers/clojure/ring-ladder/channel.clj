@@ -1,5 +1,5 @@
 (ns channel
-  "Logging behind a core.async channel; apart from the rest, since core.async takes long to load."
+  "Logging behind a core.async channel, in a separate file because core.async takes long to load."
   (:require [clojure.core.async :as async]))
 
 (defn- queued [buffer {:keys [log finish]}]
@@ -16,12 +16,12 @@
                (finish))}))
 
 (defn waiting
-  "A thread logs what comes through the channel. A full one makes the request wait: no line is
-  lost."
+  "A thread logs what comes through the channel. If the channel is full, the request waits, so no
+  line is lost."
   [technique]
   (queued (async/buffer 100) technique))
 
 (defn forgetful
-  "The same, and a full channel forgets its oldest request, as the published benchmark's did."
+  "Like `waiting`, but a full channel drops its oldest request, as in the published benchmark."
   [technique]
   (queued (async/sliding-buffer 100) technique))

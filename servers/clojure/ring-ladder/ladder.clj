@@ -1,5 +1,5 @@
 (ns ladder
-  "One small API as it grows: the argument names the rung, the one before and a layer more."
+  "One small API in several versions, each of which adds a layer to another. The argument names one."
   (:require [bidi.ring :as bidi]
             [cheshire.core :as cheshire]
             [clojure.string :as string]
@@ -73,7 +73,7 @@
     (.getProperty (doto (Properties.) (.load in)) "version")))
 
 (defn- run
-  "Jetty with a request thread a core; an acceptor, a selector and a reserve come on top."
+  "Runs Jetty with a request thread per core, an acceptor, a selector and a reserved thread."
   [rung host port cpus]
   (let [{:keys [log finish] :or {finish (constantly nil)}} (logging/technique rung)
         threads (+ 3 cpus)

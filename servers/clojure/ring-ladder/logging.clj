@@ -1,11 +1,11 @@
 (ns logging
-  "Ways to log a request. Each is a map of :log, a function of the request, and :finish, which
-  returns once everything logged is written."
+  "Ways to log a request. Each way is a map: :log is a function of the request, and :finish
+  returns once all log lines are written."
   (:require [clojure.tools.logging :as log])
   (:import [org.apache.logging.log4j LogManager]))
 
 (defn- print-request
-  "`println` writes a map piece by piece; the lock keeps the lines of two threads apart."
+  "Prints a request. `println` writes a map piece by piece, so a lock keeps lines of threads apart."
   [request]
   (locking System/out (println request)))
 
@@ -15,7 +15,7 @@
 (def ^:private logged {:log #(log/info %) :finish #(LogManager/shutdown)})
 
 (defn technique
-  "The way to log that a rung is about; nil for a rung that does not."
+  "Returns the way in which a version logs, or nil if it does not log."
   [rung]
   (case rung
     ("log" "log-middleware" "log-limited" "log-async-after") logged

@@ -1,6 +1,6 @@
 (ns router
-  "Routes as the benchmark's router had them: \"get /api/query/:name\" is a path through a tree, and
-  each request is written out as such a line, split into its pieces and walked down the tree."
+  "Routes as in the benchmark's router. A route such as \"get /api/query/:name\" is a path through a
+  tree. Each request is written as such a line, split into pieces, and looked up in the tree."
   (:require [clojure.string :as string]
             [ring.util.codec :as codec]))
 
@@ -23,7 +23,8 @@
     (if (map? params) (update-keys params keyword) {})))
 
 (defn router
-  "A handler that passes a request to the handler of its route, with :params from path and query."
+  "Returns a handler that passes each request to the handler of its route. The request gets :params
+  from path and query."
   [routes otherwise]
   (let [tree (reduce-kv (fn [tree route handler] (plant tree (string/split route #"/") handler))
                         {} routes)]

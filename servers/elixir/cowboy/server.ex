@@ -26,7 +26,7 @@ defmodule Server do
 end
 
 defmodule Server.Hello do
-  @moduledoc "Answers hello."
+  @moduledoc "Responds with the greeting."
   @behaviour :cowboy_handler
 
   @headers %{"content-type" => "text/plain"}

@@ -10,8 +10,8 @@ import io.helidon.webserver.http.RoutingRequest;
 import io.helidon.webserver.http.RoutingResponse;
 
 public class Hello {
-    // Helidon 4.5.0 sends "Connection: close" but keeps the connection open (its issue 12324). This
-    // is how an application closes the connection after the response is sent.
+    // Helidon 4.5.0 sends "Connection: close" but keeps the connection open (its issue 12324). The
+    // exception closes the connection after the response is sent.
     private static void close(FilterChain chain, RoutingRequest request, RoutingResponse response) {
         chain.proceed();
         if (request.headers().contains(HeaderValues.CONNECTION_CLOSE)) {

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on edge-triggered epoll, one thread: requests are parsed as RFC 9112 wants.
+"""HTTP/1.1 on edge-triggered epoll, in one thread. Requests are parsed as RFC 9112 requires.
 
-Edge-triggered: epoll tells once that bytes came, so each socket is read until it has no more, and
-what could not be written waits for the next edge.
+Edge-triggered epoll reports arriving bytes only once. Each socket is therefore read until it has
+no more bytes. Bytes that could not be written wait for the next event.
 """
 import os, re, select, signal, socket, sys
 from email.utils import formatdate
@@ -17,7 +17,7 @@ PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not All
 
 
 class Refused(Exception):
-    """The request is answered with this status, and its connection closed."""
+    """A request that gets a response with this status. Its connection is then closed."""
 
 
 @lru_cache(64)  # `now` changes every second, and so does `Date`
@@ -46,9 +46,9 @@ def parse(head):
 
 
 def chunks_end(buf, at):
-    """Where a chunked body ends; past the buffer while it is not all there."""
+    """Returns the end of a chunked body: a position past the buffer until the body is complete."""
     while chunk := CHUNK.match(buf, at):
-        if int(chunk[1], 16) == 0:  # then the trailer section, up to a blank line
+        if int(chunk[1], 16) == 0:  # the trailer section follows, up to a blank line
             last = buf.find(b"\r\n\r\n", chunk.end() - 2)
             return last + 4 if last >= 0 else len(buf) + 1
         at = chunk.end() + int(chunk[1], 16) + 2
@@ -64,8 +64,8 @@ class Connection:
         self.sock, self.buf, self.out, self.done, self.told = sock, bytearray(), b"", False, False
 
     def take(self):
-        """Answers the first whole request that was received, if there is one."""
-        while self.buf.startswith(b"\r\n"):  # a client may send one in between: section 2.2
+        """Responds to the first complete request, if any. Returns whether more may follow."""
+        while self.buf.startswith(b"\r\n"):  # empty lines before a request: section 2.2
             del self.buf[:2]
         if (end := self.buf.find(b"\r\n\r\n") + 4) < 4:
             return False
@@ -93,7 +93,7 @@ class Connection:
         return not self.done
 
     def ready(self):
-        """Answers all that came and sends what can be sent; whether the connection lives on."""
+        """Responds to all requests, and sends. Returns whether the connection stays open."""
         try:
             while not self.done and (data := self.sock.recv(65536)):
                 self.buf += data

@@ -1,4 +1,4 @@
-# The clock: the body is new each time, in Unix milliseconds.
+# The contract `clock`: each body has the current Unix time in milliseconds.
 READS = %w[GET HEAD].freeze
 
 run lambda { |env|

@@ -1,4 +1,4 @@
-# Hello, without a framework: Rack's protocol is a call and three values.
+# The contract `hello`, without a framework. In Rack's protocol, a call returns three values.
 HEADERS = { "content-type" => "text/plain", "content-length" => "13" }.freeze
 
 READS = %w[GET HEAD].freeze

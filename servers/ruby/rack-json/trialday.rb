@@ -1,4 +1,4 @@
-# A one-page framework on top of Rack. A route is a method and a path. JSON comes in and goes out.
+# A one-page framework on top of Rack. A route is a method and a path. All bodies are JSON.
 require "json"
 
 class Trialday

@@ -35,8 +35,8 @@ const MARGIN: Duration = Duration::from_millis(100);
 /// How often generators are asked whether the load has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The largest number of values of each field that a thread of a lost generator may have used, if
-/// the real number is unknown. A thread cannot send that many in 15 s.
+/// The number of values of each field that a thread of a lost generator is assumed to have used,
+/// because the real number is unknown. The number is enough for 16 s at 1 million requests/s.
 const VALUES_OF_LOST: u64 = 1 << 24;
 
 /// Generators, and the part of a load that each generator sends.
@@ -51,7 +51,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Gives each generator its part, and waits until all connections are open.
+    /// Gives each generator its part, and waits until each connection is open or has failed once.
     fn open<O: Order<Report = u64>>(
         &self,
         order: impl Fn(Plan) -> O + Sync,
@@ -94,7 +94,7 @@ impl PartialLoad {
         self.call(|id| AskStatus { id })
     }
 
-    /// Waits until the generator has opened its connections.
+    /// Waits until each connection of the generator is open or has failed once.
     fn wait_until_ready(&self, limit: Duration) -> Result<(), ChannelError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -151,7 +151,8 @@ pub(super) struct RunningGroup {
     /// When the load must have ended. `None` if a number of requests ends the load, or if the load
     /// is held.
     deadline: Option<Instant>,
-    /// An upper bound on the number of field values that the load used, set once it has ended.
+    /// An upper bound on the number of field values that the load used. Until the load has ended,
+    /// this is [`VALUES_OF_LOST`] for each thread.
     used: Arc<AtomicU64>,
     state: Mutex<State>,
 }
@@ -354,7 +355,7 @@ impl RunningGroup {
 }
 
 impl RunningLoad for RunningGroup {
-    /// Returns at once, because all connections are open when the load begins or is held.
+    /// Returns at once, because connections are opened before the load begins or is held.
     fn wait_for_window(&self) -> Option<Window> {
         let now = Window { opens: Instant::now(), closes: None };
         self.lost().is_none().then(|| self.window.unwrap_or(now))
@@ -388,8 +389,8 @@ impl RunningLoad for RunningGroup {
         Some(collected)
     }
 
-    /// Interpolates the count between readings before and after the sample, because readings take a
-    /// moment.
+    /// Interpolates the count between readings before and after the sample, because readings take
+    /// a moment.
     fn sample(&self, take: &mut dyn FnMut(&dyn Fn() -> u64) -> Sample) -> Sample {
         let before = self.readings();
         let sample = take(&|| 0);

@@ -1,7 +1,7 @@
 //! Forecasts how long an experiment takes.
 //!
 //! The schedule itself runs the experiment, with a runner that only adds up the time of each step.
-//! The forecast therefore has the restarts, rounds, probes and common-rate laps of the real run.
+//! The forecast therefore has the restarts, rounds, probes and paced laps of the real run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,8 +48,8 @@ pub struct ExpectedLoad {
     pub warm_up: Duration,
     /// The server's mean service time.
     pub service: Duration,
-    /// Whether the server costs the same in the shortest slices as when it runs alone. If so, no
-    /// longer slices are tried.
+    /// Whether the server recovers in the shortest slices. If all servers do, no longer slices are
+    /// tried.
     pub recovers: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Forecast {
 
 /// Forecasts an experiment with these participants. All of them together are probed for at most
 /// `probe_limit` at each length. A search, or an experiment that only explains, takes its whole
-/// budget.
+/// budget. Laps that explain differences after a comparison or search are left out.
 pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Duration) -> Forecast {
     let is_compared = experiment.objectives.is_empty() && experiment.explain != Explain::Only;
     let mut plain = Experiment {

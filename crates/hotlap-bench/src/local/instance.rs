@@ -39,9 +39,8 @@ pub(super) use warm_up::{COUNTED, WARM_WINDOW};
 /// How long a reading of a server's memory is reused, to bound the time spent on readings.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// The number of laps over one set of connections: the two laps of a round. The cost of a request
-/// depends on the set of connections (docs/lab-notebook.md, *Connections held for a whole
-/// restart*).
+/// The number of laps over one set of connections: one pair. The cost of a request depends on the
+/// set of connections (docs/lab-notebook.md, *Connections held for a whole restart*).
 const LAPS_A_SET: u32 = 2;
 
 /// Connections that were idle for longer than this are replaced before the next lap, because many
@@ -52,11 +51,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// them. A slow call to another host makes this share large.
 const UNSURE: f64 = 0.03;
 
-/// How servers are run and laps are measured on this machine.
+/// How servers are run and laps are measured.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// The length of a slice's window under each load. Empty: the shortest length at which every
-    /// server recovers from being frozen.
+    /// The length of a slice's window under each load. The runner chooses any missing length.
     pub slices: Vec<Duration>,
     /// How long all servers together may be probed at each length that is tried.
     pub probe_limit: Duration,
@@ -82,8 +80,8 @@ pub struct Setting {
     pub host: Arc<dyn ServerHost>,
     /// The source of the load.
     pub generator: Arc<dyn LoadHost>,
-    /// For each participant, the one that it is compared with. Both must do the same work. By
-    /// default, this is the reference.
+    /// For each participant, the participant whose responses should be the same. By default, the
+    /// reference.
     pub against: BTreeMap<usize, usize>,
 }
 
@@ -149,7 +147,7 @@ pub(super) struct Instance {
     requests: Vec<Request>,
     /// How many field values earlier loads have used up, and how many the latest load has used.
     values_used: (u64, Option<ValuesUsed>),
-    /// What warm-ups have shown so far, by load.
+    /// What the latest warm-up under each load showed.
     pub known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until the server's next slice.
     held: Option<Held>,
@@ -157,7 +155,7 @@ pub(super) struct Instance {
     pub lost: Option<String>,
     /// The server's context switches and side-effect lines before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
-    /// Since when the server has been frozen. `None` while it runs.
+    /// When the server was frozen. `None` while it runs.
     frozen: Option<Instant>,
     /// The number of the server's slices so far.
     slices: u32,
@@ -276,7 +274,7 @@ pub(super) struct Between {
     pub wall_ns: u64,
     /// The server's CPU time. `None` if the server's processes are unknown.
     pub cpu_ns: Option<u64>,
-    /// CPU time of the run's database. `None` without a database.
+    /// CPU time of the server's database. `None` if no database is known.
     pub database_ns: Option<u64>,
     /// What the gauge of the server's cores timed. `None` without a gauge.
     pub gauged: Option<Gauged>,
@@ -546,7 +544,8 @@ impl Instance {
     /// Checks that the server is still running.
     ///
     /// # Errors
-    /// The error says how the server ended, with its last log lines.
+    /// Fails if the server has ended or its host cannot be reached. The error has the server's
+    /// last log lines.
     pub fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
         match self.server.as_mut().map_or(ServerState::Runs, |server| server.state()) {
             ServerState::Runs => Ok(()),

@@ -38,9 +38,9 @@ pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 const PROBES_BEFORE_LOOK: u32 = 4;
 
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
-/// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
-/// 12 ms than without slices. In ten of ten runs, the interval of Jetty's probes extended beyond
-/// 5%, so the median of the probes does not show this effect (docs/lab-notebook.md).
+/// The effect of the slice on the server is then unknown. Jetty, for example, costs 6% less CPU
+/// time in slices of 12 ms than without slices. In five of ten runs, the median of Jetty's probes
+/// did not show this effect (docs/lab-notebook.md, *Jetty in short slices*).
 const UNKNOWN: f64 = 1.05;
 
 /// Probing ends early if the interval after the last probe would be too wide. The limit for half
@@ -52,13 +52,13 @@ const FUTILE: f64 = 1.5;
 const MANY: usize = 16;
 
 /// The shortest slice that has a load of its own, rather than a part of a continued load. Loads at
-/// a rate need such slices. Counted side effects also need them, because the server's log has to
-/// settle first, which takes 50 ms or more.
+/// a rate and servers or generators on other hosts need such slices. Counted side effects also
+/// need them, because the server's log has to settle first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
 /// How long a server is loaded after a long freeze, by convention. In one run, Fastify cost as
-/// usual from the second lap on, and Express after six laps of 0.1 s (docs/lab-notebook.md, *Timers
-/// during a long freeze*).
+/// usual in its second lap, but Express still cost more (docs/lab-notebook.md, *Timers during a
+/// long freeze*).
 pub(super) const AWAKE: Duration = Duration::from_millis(500);
 
 /// The minimum length of a slice, in mean service times. In shorter slices, the requests in flight
@@ -77,8 +77,9 @@ pub fn shortest_slice(delay: Duration) -> Duration {
 /// The maximum length of a slice, however slow a server is. The limit bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Returns the mean length of the load before a window opens: a third of the window. Before a
-/// window of 12 ms, the load lasts 4 ms, the time that small servers take to recover.
+/// Returns how long a load lasts before its window opens: a third of the window. Before a window
+/// of 12 ms, this is 4 ms, the time that small servers take to recover. The lead-ins of slices are
+/// [spread](spread_lead_in), and longer on average.
 pub fn lead_in(window: Duration) -> Duration {
     window / 3
 }
@@ -503,7 +504,7 @@ mod tests {
         let found = middle(&ratios).expect("a ratio");
         assert_eq!((found.value, found.high), (1.0, 1.0), "{found:?}");
         assert_ne!(judge(&ratios, (6, 16)), Some(Judged::Differs));
-        // Nor do they end the probing.
+        // Bursts do not end the probing either.
         for bursts in 1..=2 {
             let ratios: Vec<f64> = (0..8).map(|n| if n < bursts { 2.0 } else { 1.0 }).collect();
             assert_eq!(judge(&ratios, (4, 16)), None, "{bursts} of 8");

@@ -1,10 +1,10 @@
 //! Laps that explain where the difference in cost between servers comes from.
 //!
 //! A restart begins like the restart of a comparison. Each round then runs plain laps of each
-//! server, which measure the difference, and two laps of each server with the profiler on. All laps
-//! are interleaved and mirrored as in a run. Some rounds also have a lap with each of the other
-//! instruments, which count events. Counts per request are nearly exact, so these instruments need
-//! little time.
+//! server, which measure the difference, and two laps of each server with the profiler on. These
+//! laps are interleaved and mirrored as in a run. Some rounds also have a lap with each of the
+//! other instruments, which count events. Counts per request are nearly exact, so these
+//! instruments need little time.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 //! rounds that bracket the capacity. [`hotlap_stats::next_rate`] chooses the rates. This module
 //! decides which server runs when, for how long, and when to stop.
 //!
-//! At the end, each server is held at the rate that was found, for longer than in any trial. A
-//! server that meets a goal in windows of a second may still miss it over a minute.
+//! At the end, each server is held at the rate that was found, for 10 to 60 s. A server that meets
+//! a goal in windows of a second may still miss it over a minute.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::slo::{HELD, Objective, WINDOW, usual_window};
 /// about as long as two rounds.
 const ROUNDS: u32 = 3;
 
-/// The number of misses that a window allows at the capacity. With fewer, chance would decide.
+/// If possible, a window is long enough that this many requests may miss the strictest goal. With
+/// fewer, chance would decide.
 const MISSES: f64 = 3.0;
 
 /// The smallest number of requests in a window, unless they would take longer than 20 s.
@@ -46,7 +47,8 @@ const LOWEST: f64 = 0.01;
 const HOLDING: u32 = 3;
 
 /// The factor by which a server's rate is lowered if the server misses a goal while it is held, and
-/// the maximum number of times. The capacity is known to within a few per cent.
+/// the maximum number of times. Small steps suffice, because the capacity is known to within a few
+/// per cent.
 const STEP_DOWN: (f64, u32) = (0.95, 3);
 
 /// If the generator was late in this many trials in a row, the generator is the limit, unless a
@@ -197,8 +199,7 @@ impl Schedule<'_> {
                 if search.is_over() {
                     continue;
                 }
-                // All servers get the same arrival times, so differences between servers are not
-                // due to chance.
+                // All servers get the same seed, so the pattern of arrivals is the same for all.
                 let seed = salted(self.experiment.seed, place, u64::from(is_second) + 1);
                 let trial = TrialWindow { seed, ..search.next(self.experiment, side) };
                 (self.watch)(Event::Lapping { participant, load });
@@ -236,7 +237,7 @@ impl Schedule<'_> {
         keys.map(|key| searches.get(&key))
     }
 
-    /// Whether the interval of every capacity is as narrow as requested.
+    /// Whether the interval of every capacity that is still searched is as narrow as requested.
     fn is_precise(&self, searches: &Searches) -> bool {
         let Some(precision) = self.experiment.precision else { return false };
         let confidence = self.experiment.confidence();

@@ -30,7 +30,7 @@ pub enum Impact {
     /// more than [`BUSY`] of a core of additional CPU time without requests.
     Degraded,
     /// More than [`ERRORS`] of the normal clients' requests failed, not counting the share that
-    /// failed before.
+    /// failed before. Or the normal clients got no response, and no request has failed yet.
     Failing,
     /// The server does not work afterwards: it ended, or sends no correct response within the
     /// limit, or the normal clients still get errors.
@@ -88,7 +88,8 @@ pub struct Observed {
     pub fate: Option<Fate>,
     /// The server's memory and threads before, during and after the attack. `None` if unknown.
     pub held: Option<[Held; 3]>,
-    /// The share of a core that the server used without requests, before and after the attack.
+    /// The share of a core that the server used without requests, after its warm-up and after the
+    /// attack.
     pub idle: Option<[f64; 2]>,
     /// How the server's process ended, if it did.
     pub ended: Option<String>,
@@ -97,7 +98,7 @@ pub struct Observed {
     pub recovered_ms: Option<f64>,
 }
 
-/// How the server served the normal clients in one phase.
+/// How the server served its clients in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClientService {
     /// Correct responses per second.
@@ -105,12 +106,11 @@ pub struct ClientService {
     /// The number of correct responses.
     #[serde(alias = "answers")] // its name in older stores
     pub responses: u64,
-    /// The 99th percentile of the response time, in nanoseconds. 0 without responses.
+    /// The 99th percentile of the service time, in nanoseconds. 0 without responses.
     pub p99_ns: u64,
     /// Failures by kind and phase.
     pub failures: Vec<FailureCount>,
-    /// Requests that were unanswered when the window closed, although half of the time limit was
-    /// over.
+    /// Requests that were unanswered when the window closed, after more than half of the timeout.
     pub unanswered: u64,
     /// Why no connection was established, if none was.
     pub unreachable: Option<String>,
@@ -131,7 +131,7 @@ pub struct Judgement {
     /// The worst impact. Stored runs call the impact a verdict.
     #[serde(rename = "verdict")]
     pub impact: Impact,
-    /// The reasons, worst first. Empty if there was no impact.
+    /// The reasons. Empty if there was no impact.
     pub reasons: Vec<Reason>,
 }
 
@@ -231,7 +231,7 @@ impl ClientService {
         (failures + self.unanswered).max(u64::from(self.unreachable.is_some()))
     }
 
-    /// The number of requests with a known result.
+    /// The number of requests that got a correct response, failed or hung.
     pub fn asked(&self) -> u64 {
         self.responses + self.failed()
     }

@@ -1,7 +1,7 @@
 //! Scenarios: attacks on a server, as data.
 //!
-//! Every attack has a limited number of clients. Clients that abuse HTTP send at a steady, modest
-//! rate. If normal clients then lose throughput, the cause is the server's design, not an
+//! Every attack has a limited number of clients. Clients that abuse HTTP send at a modest rate. If
+//! normal clients then lose throughput, the likely cause is the server's design rather than an
 //! overloaded machine.
 
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub enum Question {
     Capacity,
     /// Where does the difference in cost come from? Suites cannot ask this question.
     Explain,
-    /// What happens under overload?
+    /// What happens under overload, or when clients misbehave?
     Stress,
 }
 

@@ -358,7 +358,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<SuiteServer
             };
             if entries.iter().any(|e| e.title() == entry.title()) {
                 let what =
-                    format!("{} is listed twice: give one another `name` or `cpus`", entry.title());
+                    format!("{} is listed twice: set another `name` or `cpus`", entry.title());
                 return Err((item.span(), what));
             }
             entries.push(entry);
@@ -609,7 +609,7 @@ mod tests {
             ("servers = []", "mine.toml:1: no servers: list at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
             ("servers = ['a']\nstress = ['x']", "2: unknown scenario \"x\": choose from overload"),
-            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one another `name`"),
+            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: set another `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
             (
                 "servers = ['a',\n{ run = 'b', on = 'x' }]",

@@ -58,7 +58,7 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
 
 /// Compares the measured CPU time with the time that the server itself reports. A time reported
 /// before a sample is at most the sampled time, and a time reported after the sample is at least
-/// that. Other load on the machine therefore makes no difference.
+/// the sampled time. Other load on the machine therefore makes no difference.
 fn assert_is_the_servers(started: &mut Up<LocalServer>) {
     let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
     let mut sample = || started.server.sample(&|| 0).cpu_ns.expect("it is measured");

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# User and kernel instructions per request, on a machine without hardware counters:
+# Counts user and kernel instructions per request, on a machine without hardware counters:
 #
 #     emulated.sh [MODE [OPTION...]]      a mode and options of the bench, "instructions" by default
 #
-# It runs the bench in an emulated machine of one processor whose clock is the count of its
-# instructions: 1 ns is 1 instruction (QEMU, -icount shift=0). CPU time, as the kernel of that
-# machine accounts for it, is then the number of instructions, regardless of other load on the host.
+# The script runs the bench in an emulated machine with one processor, whose clock counts its
+# instructions: 1 ns is 1 instruction (QEMU, -icount shift=0). So the CPU time that the emulated
+# kernel reports is a number of instructions, which does not depend on other load on the host.
 #
-# Required Debian packages: qemu-system-x86 busybox-static cpio, and a kernel, which is only unpacked,
-# not installed:
+# The script needs the Debian packages qemu-system-x86, busybox-static and cpio. It also needs a
+# kernel, which is unpacked but not installed:
 #
 #     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
 #     KERNEL=kernel/boot/vmlinuz-* crates/hotlap-load/benches/floor/emulated.sh
 #
-# KERNEL        the kernel; by default the newest in /boot
+# KERNEL        the kernel (default: the newest in /boot)
 # APPEND        further kernel parameters, such as mitigations=off
-# MEMORY        2G by default
-# RUN           a line for its shell, instead of the bench
-# TAKE          further programs to copy, besides wrk, gcannon, h2load, oha and perf if installed;
-#               they may use AVX2, but not AVX-512, which QEMU lacks (so no -march=native)
+# MEMORY        the size of the machine's memory (default: 2G)
+# RUN           a line for the machine's shell, instead of the bench
+# TAKE          further programs to copy, besides wrk, gcannon, h2load, oha and perf. QEMU lacks
+#               AVX-512, so build programs without -march=native.
 set -euo pipefail
 cd "$(dirname "$0")/../../../.."
 [ $# -gt 0 ] || set -- instructions
@@ -37,7 +37,7 @@ trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,proc,sys,tmp,dev}
 cp "$(command -v busybox)" "$root/bin/busybox"
 
-# Copies a program, and the libraries that it is linked with to where it looks for them.
+# Copies a program, and copies its libraries to the places where the program looks for them.
 take() {
     cp -L "$1" "$root/bin/"
     { ldd "$1" 2>/dev/null || true; } | sed -n 's|^[^/]*\(/[^ ]*\) (.*|\1|p' |

@@ -90,7 +90,7 @@ pub(crate) fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Respons
 /// Parses a complete head.
 ///
 /// # Errors
-/// The head is malformed, states conflicting lengths, or switches protocols.
+/// The head is malformed, its framing is ambiguous, or it switches protocols.
 pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     let (status, minor) = parse(bytes, &mut headers)?;

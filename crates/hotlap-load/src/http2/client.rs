@@ -221,8 +221,7 @@ impl ClientConnection {
         }
     }
 
-    /// Gives up a request if its stream is open. The caller no longer waits for the response, and
-    /// may use the tag again.
+    /// Gives up a request if its stream is open. The caller may use the tag again.
     pub fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
         let Found::Open(slot) = self.streams.find(stream) else { return };
         if matches!(self.state, State::Broken(_)) {
@@ -300,7 +299,7 @@ impl ClientConnection {
         StreamEvent::Malformed { tag, why }
     }
 
-    /// Counts the bytes of a frame that answers no request. Returns an error if there are too many.
+    /// Adds to the bytes that [`MAX_ANSWERS`] limits. Returns an error if there are too many.
     fn answer(&mut self, bytes: usize) -> Result<(), Fault> {
         self.answers += bytes;
         if self.answers > MAX_ANSWERS {

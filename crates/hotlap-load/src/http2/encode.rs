@@ -1,9 +1,9 @@
 //! Header blocks of requests, encoded once.
 //!
 //! A benchmark sends a few different requests millions of times. The fields that are the same in
-//! all requests are called shared. The first request of a connection inserts the shared fields into
-//! the server's dynamic table, and later requests name them by their indices. Later blocks have
-//! about six bytes, like the blocks that browsers send. If the server's table is too small for the
+//! all requests are called shared. The first request of a connection inserts the shared fields
+//! into the server's dynamic table, and later requests name them by their indices. In later
+//! blocks, a shared field usually takes one byte. If the server's table is too small for the
 //! shared fields, the blocks do not use the table.
 
 use super::hpack::{FIELD_OVERHEAD, STATIC_LENGTH, TABLE_SIZE, find, insert_length, write_integer};
@@ -21,9 +21,9 @@ const LEFT_OUT: [&str; 7] = [
     "upgrade",
 ];
 
-/// Fields with secrets. They are marked as never to be indexed (RFC 7541 section 7.1.3), unless
-/// they are shared. The mark protects against an attack that needs somebody else's requests on the
-/// same connection. All requests here belong to one user.
+/// Fields with secrets. In literals that are not inserted into the table, these fields are marked
+/// as never to be indexed (RFC 7541 section 7.1.3). The mark protects against an attack that needs
+/// somebody else's requests on the same connection. All requests here belong to one user.
 const SENSITIVE: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// The first bits of a literal field (RFC 7541 section 6.2), and the number of bits of its index.
@@ -102,7 +102,7 @@ impl Template {
         }
     }
 
-    /// Returns the last part, to which constant bytes can be appended.
+    /// Returns the constant bytes of the last part. Adds such a part if necessary.
     fn bytes(&mut self) -> &mut Vec<u8> {
         if !matches!(self.parts.last(), Some(Part::Bytes(_))) {
             self.parts.push(Part::Bytes(Vec::new()));
@@ -185,7 +185,8 @@ impl Field {
     }
 }
 
-/// Returns all fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
+/// Returns the fields to send for a request, the pseudo-header fields first (RFC 9113 section
+/// 8.3).
 fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     let mut numbered = (1..).zip(&request.headers);
     let host = numbered.find(|(_, (name, _))| name.eq_ignore_ascii_case("host"));
@@ -205,9 +206,10 @@ fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     fields
 }
 
-/// Returns the fields that all requests have and that fit into a table of the initial size. The
-/// first block of a connection inserts the fields in this order. A name that occurs twice in a
-/// request is left out, because the order of its values matters.
+/// Returns the fields that all requests have, that are not in the static table, and that fit into
+/// a table of the initial size. The first block of a connection inserts the fields in this order.
+/// A field whose name occurs twice in a request is left out, because the order of its values
+/// matters.
 fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     let Some(first) = lists.first() else { return Vec::new() };
     let has = |list: &Vec<Field>, field: &Field| {

@@ -212,10 +212,10 @@ impl Fault {
 /// say otherwise (RFC 9113 section 6.9.2).
 pub(super) const INITIAL_WINDOW: u32 = 65_535;
 
-/// The window that a server gets for each response. The window must not limit the throughput. It is
-/// used up only if a server sends 8 MiB before the client reacts. At 5 GB/s, about the speed of
-/// loopback, this takes 1.7 ms, some 100 times as long as the client needs to react. The window
-/// costs no memory, because bodies are not buffered.
+/// The window that a server gets for each response. The window must not limit the throughput. It
+/// is used up only if a server sends 8 MiB before the client reacts. At 5 GB/s, about the speed of
+/// loopback, this takes 1.7 ms, which is longer than the client needs to react. The window costs
+/// no memory, because bodies are not buffered.
 pub(super) const STREAM_WINDOW: u32 = (1 << 24) - 1;
 
 /// The window that a server gets for all responses of a connection together: 1 GiB. This is enough
@@ -231,7 +231,7 @@ const MAX_FRAME_SIZE: u16 = 0x5;
 const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 
 /// The largest header list that the client accepts, in bytes, with 32 bytes for each field. The
-/// size is the same as the largest head in HTTP/1.1.
+/// limit is the same as for a head in HTTP/1.1.
 pub(super) const HEADER_LIST: usize = 64 * 1024;
 
 /// The server's settings.
@@ -257,8 +257,8 @@ impl Default for Settings {
 
 impl Settings {
     /// Applies the payload of a SETTINGS frame. `is_first` means that the frame is the server's
-    /// first, which allows any number of streams unless it sets a limit. If a frame has several
-    /// header table sizes, the smallest counts, because the client never enlarges its table.
+    /// first, which allows any number of streams unless it sets a limit. The smallest header table
+    /// size so far counts, because the client never enlarges its table.
     pub(super) fn apply(&mut self, payload: &[u8], is_first: bool) -> Result<(), Fault> {
         if is_first {
             self.max_streams = u32::MAX;

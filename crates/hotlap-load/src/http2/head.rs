@@ -163,11 +163,12 @@ struct Entry {
 
 /// The blocks of one connection that have arrived before.
 ///
-/// Servers answer the same request with the same header block, except when a date changes. The
-/// meaning of a block depends only on its bytes and on the dynamic table. Suppose that a block was
-/// decoded, and that neither this block nor any later one has changed the table. Then decoding the
-/// same bytes again would give the same fields and change nothing. `Decoder::changes` counts the
-/// changes of the table, so that one comparison shows whether all entries are still valid.
+/// Servers usually respond to the same request with the same header block, until a date changes.
+/// The meaning of a block depends only on its bytes and on the dynamic table. Suppose that a block
+/// was decoded, and that neither this block nor any later block has changed the table. Then
+/// decoding the same bytes again would give the same fields and change nothing. `Decoder::changes`
+/// counts the changes of the table, so that one comparison shows whether all entries are still
+/// valid.
 #[derive(Debug)]
 pub(super) struct Memo {
     entries: [Entry; ENTRIES],
@@ -199,8 +200,8 @@ impl Memo {
         Some(self.entries[self.last].meaning)
     }
 
-    /// Keeps the meaning of a block that did not change the table, in the entry after the last used
-    /// one.
+    /// Keeps the meaning of a block that did not change the table, in the entry after the last
+    /// used entry.
     pub(super) fn keep(&mut self, block: &[u8], changes: u64, meaning: Meaning) {
         if changes != self.changes {
             self.entries.iter_mut().for_each(|entry| entry.block.clear());

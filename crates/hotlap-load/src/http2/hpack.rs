@@ -3,16 +3,15 @@
 //! The implementation is our own, because the crates for HPACK do not suit a load generator
 //! (versions of 2026):
 //!
-//! - `loona-hpack` 0.4.3 is correct, but builds its Huffman table, a hash map of hash maps, for
-//!   each string, which takes 16 µs. A response with a varying id would cost the client more than
-//!   it costs most servers. The crate also accepts table size updates in the middle of a header
-//!   block (section 4.2), and cannot tell whether a block changed the table. The tests compare this
-//!   decoder with it.
-//! - `httlib-hpack` 0.1.3 panics on an integer that is cut off (`ff`), and its Huffman decoder
-//!   accepts wrong padding (section 5.2).
+//! - [`loona-hpack`](https://docs.rs/loona-hpack/0.4.3) 0.4.3 is correct, but builds its Huffman
+//!   table, a hash map of hash maps, for each string, which takes 16 µs. The crate also accepts
+//!   table size updates in the middle of a header block (section 4.2), and cannot tell whether a
+//!   block changed the table. The tests compare this decoder with loona-hpack.
+//! - [`httlib-hpack`](https://docs.rs/httlib-hpack/0.1.3) 0.1.3 panics on an integer that is cut
+//!   off (`ff`), and its Huffman decoder accepts wrong padding (section 5.2).
 //!
-//! The decoder takes up to 12 KiB of memory per connection, which is allocated when needed and then
-//! reused.
+//! The dynamic table takes at most 22 KiB of memory per connection, which is allocated when needed
+//! and then reused.
 
 mod huffman;
 
@@ -21,7 +20,7 @@ use std::collections::VecDeque;
 // The decoder (RFC 7541 sections 3 and 6).
 
 /// The maximum number of table size updates at the start of a block: the smallest size and the
-/// final one (RFC 7541 section 4.2).
+/// final size (RFC 7541 section 4.2).
 const MAX_UPDATES: usize = 2;
 
 const NO_SUCH_INDEX: &str = "a header field has an index that does not exist";

@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) length: Option<u64>,
     /// The number of bytes of the response body so far.
     pub(super) received: u64,
-    /// The number of bytes of all frames so far.
+    /// The number of bytes of the response's frames so far.
     pub(super) bytes: u64,
     /// The window for what the server may send.
     pub(super) receive: ReceiveWindow,
@@ -226,8 +226,9 @@ impl ReceiveWindow {
         Self { left: size, size }
     }
 
-    /// Accounts for bytes that the server has sent. Returns whether the window allowed them. It
-    /// always allows them if it is refilled in time and frames are smaller than half of it.
+    /// Accounts for bytes that the server has sent. Returns whether the window allowed them. The
+    /// window always allows the bytes if it is refilled in time and frames are smaller than half
+    /// of the window.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> bool {
         let rest = self.left.checked_sub(count);

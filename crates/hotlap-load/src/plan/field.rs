@@ -29,7 +29,7 @@ pub struct Field {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueSource {
-    /// Each value is one more than the previous one.
+    /// Each value is the previous value plus 1.
     Counter {
         /// The first value.
         from: u64,
@@ -45,21 +45,21 @@ pub enum ValueSource {
     Choice {
         /// The texts. There must be at least one.
         values: Shared<String>,
-        /// Whether the texts are drawn at random. Otherwise they are used in order, and then again
-        /// from the first.
+        /// Whether the texts are drawn at random. Otherwise, the texts are used in order, again
+        /// and again.
         random: bool,
     },
     /// Random UUIDs of version 4 (RFC 9562 section 5.4).
     Uuid,
-    /// Random letters and digits.
+    /// Random letters, digits, `-` and `_`.
     Text {
         /// The number of characters.
         length: usize,
     },
 }
 
-/// The maximum length of a [`ValueSource::Text`]. It is limited because each value is in memory
-/// while it is sent.
+/// The maximum length of a [`ValueSource::Text`]. The length is limited because each value is in
+/// memory while it is sent.
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// The characters of [`ValueSource::Text`]. There are 64, so that 6 random bits choose one. None of
@@ -126,7 +126,8 @@ impl ValueSource {
         }
     }
 
-    /// Returns the number of distinct values. Returns `None` if each value is to be sent only once.
+    /// Returns how many values must be sent before a value may be repeated. Returns `None` if no
+    /// value may be repeated.
     pub(crate) fn distinct(&self) -> Option<u64> {
         match self {
             Self::Counter { .. } | Self::Uuid => None,
@@ -304,7 +305,7 @@ impl DueTimes {
     /// Returns what is wrong with the times, if anything.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match () {
-            () if self.ticks.is_empty() => Some("a recording without requests"),
+            () if self.ticks.is_empty() => Some("a recording needs at least 1 request"),
             () if !(self.tick_ns.is_finite() && self.tick_ns > 0.0) => {
                 Some("the speed of a recording must be a positive number")
             }
@@ -321,7 +322,7 @@ impl DueTimes {
 /// The increment of `SplitMix64`.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finaliser of `SplitMix64`, which mixes all bits of a number.
+/// One step of `SplitMix64`, which adds the increment and mixes all bits.
 #[inline]
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(GOLDEN);

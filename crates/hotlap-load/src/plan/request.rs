@@ -16,7 +16,7 @@ pub struct Request {
     pub method: String,
     /// The path and query.
     pub path: Text,
-    /// All headers in order, including `Host` and the length of the body.
+    /// All headers in order, including `Host` and any `Content-Length`.
     pub headers: Vec<(String, Text)>,
     /// The body of the request.
     pub body: Text,
@@ -113,7 +113,8 @@ mod readable {
 impl Request {
     /// Creates a request with weight 1 that expects a status of 200 to 299 and any body. The
     /// headers begin with `Host`. They end with `Content-Length` if there is a body or the method
-    /// expects one. `headers` may contain either of them instead.
+    /// expects a body. `headers` may contain either header instead, or `Transfer-Encoding` instead
+    /// of the length.
     pub fn build(
         method: &str,
         path: &str,
@@ -158,7 +159,8 @@ impl Request {
         if !has(&headers, "host") {
             headers.insert(0, ("Host".to_owned(), host.into()));
         }
-        // RFC 9110 section 8.6: if the method expects a body, a request without one should say so.
+        // RFC 9110 section 8.6: if the method expects a body, a request without a body should say
+        // so.
         let states_length = !body.0.is_empty() || matches!(method, "POST" | "PUT" | "PATCH");
         let is_framed = has(&headers, "content-length") || has(&headers, "transfer-encoding");
         if states_length && !is_framed {
@@ -234,7 +236,7 @@ impl Request {
             return out_of_range("a request has no method");
         }
         if self.texts().any(|text| text.pieces().iter().any(is_unknown)) {
-            return out_of_range("a request refers to no such field");
+            return out_of_range("a request refers to a field that does not exist");
         }
         let ExpectedBody::Bytes { bytes, varies } = &self.expect.body else { return Ok(()) };
         let mut end = 0;
@@ -419,7 +421,7 @@ impl UnknownField {
     }
 }
 
-/// Returns whether a text has a placeholder for a field.
+/// Returns whether a text has placeholders, and each of them names a field.
 pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
     Text::parse(text, fields).is_ok_and(|text| text.varies())
 }

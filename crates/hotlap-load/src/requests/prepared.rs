@@ -10,10 +10,11 @@ use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
 /// A request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedRequest {
-    /// The bytes that HTTP/1.1 sends. In HTTP/2, they are the evidence of a request that failed.
+    /// The bytes that HTTP/1.1 sends. In HTTP/2, these bytes are kept only as evidence of a failed
+    /// request.
     pub(super) sent: Rendered,
     pub(crate) is_head: bool,
-    /// The expected response, for comparison with the current one.
+    /// The expected response, for comparison with the current response.
     pub(crate) expect: ExpectedResponse,
     /// The expected body, if it contains values of fields.
     pub(super) body: Option<Rendered>,

@@ -92,7 +92,7 @@ impl Values {
     }
 }
 
-/// A text that is rendered for one request after the other in the same memory.
+/// A text that is rendered for one request after another in the same memory.
 #[derive(Debug, Clone)]
 pub(super) struct Rendered {
     /// The pieces of the text. Empty if nothing varies.

@@ -1,4 +1,5 @@
-//! Self-signed certificates with an ECDSA key on the curve P-256, which all TLS libraries support.
+//! Self-signed certificates with an ECDSA key on the curve P-256, which every implementation of
+//! TLS 1.3 must support (RFC 8446 section 9.1).
 //!
 //! The keys come from ring, which rustls needs anyway. The key support of rcgen itself would need
 //! 17 more crates.

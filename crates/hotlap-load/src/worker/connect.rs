@@ -1,4 +1,4 @@
-//! Opens and reopens connections, and counts their failures.
+//! Opens and reopens connections, counts their failures, and finds timeouts.
 
 use super::slot::State;
 use super::{Stage, Worker};
@@ -157,7 +157,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Fails a connection in its present phase.
+    /// Fails a connection in its current phase.
     #[cold]
     pub(super) fn fail(&mut self, number: usize, failure: Failure, now: u64, why: &str) {
         let slot = &self.slots[number];

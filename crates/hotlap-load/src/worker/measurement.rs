@@ -1,8 +1,8 @@
 //! The measurement of a worker: counts inside and outside of windows, and the requests in flight at
 //! the edges of a window.
 //!
-//! Censored latency costs nothing per request, because connections are inspected only when a window
-//! opens or closes.
+//! Censored latency costs nothing for a correct response. Ages are recorded only when a window
+//! opens or closes, and when a request fails.
 
 use super::requests::Requests;
 use super::slot::Slots;
@@ -24,7 +24,7 @@ pub(super) struct Measurement {
     ages: EdgeAges,
     /// The age of the oldest request when the last window closed.
     oldest_ns: u64,
-    /// The CPU time within windows that have closed.
+    /// The CPU time within windows that have closed and are not collected.
     cpu_ns: u64,
     /// The CPU time of the thread when the window opened.
     cpu_at_open_ns: u64,
@@ -105,7 +105,8 @@ impl Measurement {
         self.cpu_at_open_ns = clock::thread_cpu();
     }
 
-    /// Closes a window of a held load. Nothing counts as part of a window until the next one opens.
+    /// Closes a window of a held load. Nothing counts as part of a window until the next window
+    /// opens.
     pub(super) fn close(&mut self, at: Snapshot) {
         self.record_close(at);
         self.tally.pause(at.now);

@@ -99,8 +99,8 @@ impl Requests {
         due.zip(self.mix.upcoming())
     }
 
-    /// Returns the number of requests that became due in a window. `sent` requests were sent in the
-    /// window.
+    /// Returns the number of requests that became due in a window. If the plan limits the number
+    /// of requests, the result is at most `sent`, the number of requests sent in the window.
     pub(super) fn due_between(&self, opens_ns: u64, closes_ns: u64, sent: u64) -> u64 {
         let Some(mut schedule) = self.schedule.as_ref().map(Schedule::restarted) else { return 0 };
         schedule.take_until(opens_ns.min(closes_ns));
@@ -110,7 +110,8 @@ impl Requests {
 }
 
 /// A worker that sends a request with a longer delay has stalled. The requests behind the delayed
-/// request are then late because of the stall too. Other requests cause shorter delays.
+/// request are then late because of the stall too. The delays that other requests cause are
+/// shorter.
 const STALL_NS: u64 = 2_000_000;
 
 impl Worker {
@@ -201,8 +202,8 @@ impl Worker {
     }
 
     /// Records the delay of a request that waited behind a stall. If the server keeps up, no
-    /// request waits longer than the stall, or twice as long in a burst. A longer delay is caused
-    /// by the server.
+    /// request waits longer than the stall, or twice as long in a burst. The server causes longer
+    /// delays.
     #[cold]
     fn begin_behind(&mut self, late_ns: u64) {
         match late_ns > 2 * self.behind_ns {
@@ -325,8 +326,8 @@ impl Worker {
                         self.decode(number, &buffer[..count], now);
                     }
                     // Bytes that arrive after a short read cause another event. Surplus bytes that
-                    // came with a skipped body cause none, and another read is not made just for
-                    // them. They break the next response, if there is one.
+                    // came with a skipped body cause no event, and the worker does not read again
+                    // just for them. They break the next response, if there is one.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
@@ -514,7 +515,7 @@ impl Worker {
             return false;
         }
         if self.slots[number].conn.in_flight() > 0 {
-            // The server announced the close, so requests sent after this one get no response.
+            // The server announced the close, so later requests get no response.
             let (failure, phase) = (Failure::ClosedEarly, Phase::FirstByte);
             self.fail_in(number, failure, phase, now, "the server closed the connection");
         } else {
@@ -557,7 +558,7 @@ impl Worker {
         }
         match slot.conn.close(&mut self.requests.mix) {
             Ok(Some(response)) => {
-                // Requests after this one get no response.
+                // Later requests get no response.
                 self.completed(number, Completed { keep_alive: false, ..response }, now);
             }
             Ok(None) => self.close(number, now),
@@ -649,9 +650,9 @@ impl Worker {
         self.requests.failed(1, self.stage >= Stage::Unmeasured);
     }
 
-    /// Replaces a connection on which the server accepts no more requests. The requests that the
-    /// server did not process are sent again on the next connection, unless this connection has had
-    /// no response.
+    /// Replaces a connection on which no more requests can be sent. The requests that the server
+    /// did not process are sent again on the next connection, unless this connection has had no
+    /// response.
     #[cold]
     fn move_on(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
@@ -676,9 +677,9 @@ impl Worker {
         self.connect(number, now);
     }
 
-    /// Handles a request that was sent at `sent_ns` and has timed out. In HTTP/1.1, or if the
-    /// server has sent nothing since then, the connection is given up. Otherwise only the timed-out
-    /// requests are given up.
+    /// Handles a timeout of a request, or of an attempt to connect, that began at `sent_ns`. In
+    /// HTTP/1.1, or if the server has sent nothing since then, the connection is given up.
+    /// Otherwise only the timed-out requests are given up.
     #[cold]
     pub(super) fn time_out(&mut self, number: usize, sent_ns: u64, now: u64) {
         let slot = &self.slots[number];

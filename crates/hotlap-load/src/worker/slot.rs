@@ -1,5 +1,5 @@
 //! A slot is one of the load's connections. It may use several sockets, one after another. This
-//! module decides which slots of a worker are open, which are free, and which to open next.
+//! module tracks which slots of a worker are open and free, and decides which to open next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -38,19 +38,21 @@ pub(super) struct Slot {
     pub(super) source: Option<IpAddr>,
     /// When connecting or the TLS handshake began.
     pub(super) since_ns: u64,
-    /// The number of sockets so far, so that events of earlier sockets are recognised.
+    /// The number of times that the slot was closed, so that events of earlier sockets are
+    /// recognised.
     pub(super) generation: u32,
     /// The number of failures in a row, without a response in between.
     pub(super) failed: u32,
-    /// When the first attempt to connect that found the server's accept queue full began. `None`
+    /// The start of the first attempt to connect that found the server's accept queue full. `None`
     /// once an attempt has succeeded or failed.
     pub(super) queue_full_since_ns: Option<u64>,
     /// Whether the slot is in the list of free slots.
     pub(super) is_listed: bool,
     /// Whether the slot has been open, or has failed, at least once.
     pub(super) is_settled: bool,
-    /// Whether a connection is opened only when a request needs it. This is the case if the server
-    /// closed the last connection after a response. A user would wait for the connection too.
+    /// Whether a connection is opened only when a request needs it. In HTTP/1.1, this is the case
+    /// once the server has closed a kept connection without a failure. A user would wait for the
+    /// connection too.
     pub(super) opens_per_request: bool,
 }
 
@@ -88,7 +90,7 @@ impl Slot {
         number | (self.generation as usize) << 24
     }
 
-    /// Returns the number of the slot that a key belongs to, and the low bits of its generation.
+    /// Returns the number of the slot that a key belongs to, and the generation in the key.
     pub(super) fn of_key(key: usize) -> (usize, u32) {
         (key & 0xff_ffff, (key >> 24) as u32)
     }
@@ -327,7 +329,7 @@ impl Slots {
         self.unsettled == 0
     }
 
-    /// Returns when to open a slot next.
+    /// Returns when to open or retry a slot next.
     #[inline]
     pub(super) fn next_ns(&self) -> u64 {
         let new = if self.next_new < self.slots.len() { self.next_new_ns } else { u64::MAX };

@@ -1,4 +1,4 @@
-//! Tests of held loads: only the windows count, and no time passes between windows.
+//! Tests of held loads: only the windows count, and the time between windows does not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,8 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
         session.collect().expect("an outcome")
     };
     let mut outcome = next_window();
-    // The outcome is returned once the window is closed. From here on, no time passes for the load.
+    // The outcome is returned once the window is closed. The time until the next window does not
+    // count.
     is_stopped.store(true, Ordering::SeqCst);
     std::thread::sleep(PAUSE);
     is_stopped.store(false, Ordering::SeqCst);

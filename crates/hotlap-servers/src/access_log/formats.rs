@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Cause, Record, split};
 
-/// The length limit of a time in brackets, in bytes.
+/// The length limit of a time in brackets, in bytes, including the closing bracket.
 const LONGEST_TIME: usize = 40;
 
 /// Parses a line in Common or Combined Log Format.
@@ -126,7 +126,8 @@ fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     has_any.then_some(fixed)
 }
 
-/// The keys that are read from a JSON line: Caddy's keys, and the names of nginx's variables.
+/// The keys that are read from a JSON line: Caddy's keys, the names of nginx's variables, and
+/// common names for times and methods.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Line<'a> {
@@ -186,7 +187,8 @@ impl Default for Line<'_> {
 
 impl<'a> Line<'a> {
     fn record(self) -> Result<Record<'a>, Cause> {
-        // The most accurate time comes first.
+        // The first known time counts. `ts` and `msec` come first, because they have fractions of
+        // a second.
         let times = [
             self.ts,
             self.msec,
@@ -225,7 +227,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// A JSON value of any type. Only the types that are needed here are told apart.
+/// A JSON value of any type. Types that are not needed here become `Other`.
 enum Value<'a> {
     Text(Cow<'a, str>),
     Integer(u64),
@@ -350,7 +352,7 @@ const MILLISECONDS: f64 = 1e11;
 
 impl Time {
     /// Parses `24/Nov/2026:08:24:04 +0000`, `2026-11-24T08:24:04.123+00:00`, or a number of
-    /// seconds since 1970.
+    /// seconds or milliseconds since 1970.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.is_ascii())?;
         match (text.as_bytes().get(2)?, text.as_bytes().get(4)) {
@@ -445,7 +447,7 @@ fn offset(text: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60) as i64)
 }
 
-/// Parses a number that consists of digits only.
+/// Parses a number that consists of at most nine digits.
 fn digits(text: &str) -> Option<u64> {
     let is_number = text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }

@@ -1,9 +1,9 @@
 //! Builds each server of the catalogue once, in the cache.
 //!
-//! The name of a build is derived from everything that goes into the build: sources, commands, and
-//! the toolchain's version output. Therefore, nothing is built twice, and no stale build is run.
-//! Two builds of one server at the same time are safe: the second waits and uses the result of the
-//! first.
+//! The name of a build is derived from everything that goes into the build: the sources, the
+//! commands, the platform, and what the toolchain's probes print. Therefore, nothing is built
+//! twice, and no stale build is run. Two builds of one server at the same time are safe: the
+//! second waits and uses the result of the first.
 
 use std::fs::{self, File};
 use std::hash::Hasher;
@@ -46,11 +46,12 @@ const MEMORY_PER_BUILD: u64 = 3 << 29;
 pub struct Built {
     /// The folder in which the server was built and runs.
     pub folder: PathBuf,
-    /// The server's version: the first line that the version command prints.
+    /// The server's version: the first line that the version command prints. Without a version
+    /// command, it is the first line that the probes print.
     pub version: String,
     /// Whether the server was built just now, rather than found in the cache.
     pub fresh: bool,
-    /// How long the build took.
+    /// How long the probes, the wait for another process, and the build took.
     pub took: Duration,
 }
 
@@ -78,7 +79,7 @@ pub enum Unready {
 pub struct BuildError {
     /// The server's id.
     pub server: String,
-    /// The command that failed, or another step of the build.
+    /// The command that failed, or the file or manifest entry that cannot be used.
     pub what: String,
     /// How the command failed.
     pub cause: String,
@@ -140,7 +141,7 @@ impl Builder<'_> {
     /// Probes a server's toolchain and builds the server, unless the cache has a build.
     ///
     /// # Errors
-    /// Returns the missing toolchain, or the command that failed.
+    /// If the toolchain is missing, or the build fails.
     pub fn build(&self, server: &CatalogueServer) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
@@ -364,8 +365,9 @@ impl Builder<'_> {
     }
 }
 
-/// A locked file, which is unlocked explicitly. A process that another thread is just starting
-/// inherits the file until it executes its program, and would keep the lock.
+/// A locked file, which is unlocked explicitly. A process that another thread is starting inherits
+/// the file until it executes its program. Without the explicit unlock, that process would keep
+/// the lock.
 struct Lock(File);
 
 impl Drop for Lock {
@@ -491,8 +493,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Returns the name of a build: the server's name and a hash of everything that the build depends
-/// on. Command, environment and description matter only at run time, so the hash does not cover
-/// them, and variants share a build.
+/// on. The manifest's run command, environment and description do not affect the build, so the
+/// hash does not cover them. Variants that differ only in these share a build.
 ///
 /// The hash is 64-bit FNV-1a. Builds outlive a hotlap release, and the standard library's hash may
 /// change between releases. With a million builds, the chance that two of them share a name is 1 in

@@ -24,7 +24,8 @@ pub struct MissingPackages {
     pub packages: Vec<String>,
     /// The ids of the servers that can be built once these packages are installed.
     pub servers: Vec<String>,
-    /// The ids of the servers that this package manager cannot help, each with its remedy.
+    /// The ids of the servers whose toolchains this package manager cannot install, each with the
+    /// remedy.
     pub other: Vec<(String, MissingToolchain)>,
     /// Packages that the package manager does not know, found by [`MissingPackages::measure`].
     pub unknown: Vec<String>,
@@ -40,8 +41,8 @@ pub struct Size {
 }
 
 impl Size {
-    /// Returns the estimated duration, in seconds. On two cores, 551 MB of small packages took 59
-    /// s, and 876 MB of larger ones took 46 s. The estimate is 5 s, plus 1 s for every 13 MB.
+    /// Returns the estimated duration, in seconds. The estimate, 5 s plus 1 s for every 13 MB on
+    /// disk, is a rough fit to two installations on two cores.
     pub fn about_s(self) -> u64 {
         5 + self.disk_bytes / 13_000_000
     }
@@ -123,7 +124,7 @@ impl MissingPackages {
     /// if hotlap is killed. After `stop` is set, no further command begins.
     ///
     /// # Errors
-    /// Returns the command that failed, with its last lines of output.
+    /// If a command cannot be started, or fails.
     pub fn run(
         &self,
         log: &Path,
@@ -142,7 +143,8 @@ impl MissingPackages {
 /// The folder of apt's package lists (apt.conf(5), `Dir::State::lists`).
 const APT_LISTS: &str = "/var/lib/apt/lists";
 
-/// Returns whether apt has a list of packages. Without a list, apt knows no package at all.
+/// Returns whether apt has a list of packages. Without a list, apt knows only the installed
+/// packages.
 fn has_lists(folder: &Path) -> bool {
     let is_list = |name: &str| name.contains("_Packages");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -300,7 +302,8 @@ fn follow(
     let mut unread = Vec::new();
     let mut is_told = false;
     loop {
-        // Check before reading, so that everything that the command wrote before it ended is read.
+        // Check for the command's end before reading the log, so that its last output is read,
+        // too.
         let ended = child.try_wait()?;
         lines.read_to_end(&mut unread)?;
         let whole = match ended {

@@ -1,5 +1,6 @@
-//! Runs the commands of probes and builds, several at a time. When the user interrupts, a command
-//! ends together with everything that it started.
+//! Runs the commands of probes and builds, several at a time. When the user interrupts, a build
+//! command ends together with everything that it started, and a probe ends together with its
+//! process group.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,8 +93,8 @@ pub(super) fn capture(
 }
 
 /// Runs a command and appends its output to a log, in the order written. When the command exits,
-/// the user interrupts, or hotlap is killed, a supervisor ends the command and everything that it
-/// started.
+/// the time is up, the user interrupts, or hotlap is killed, a supervisor ends the command and
+/// everything that it started.
 pub(super) fn logged(
     argv: &[String],
     cwd: &Path,

@@ -1,4 +1,4 @@
-//! Finds out whether a server's toolchain is installed, and how to install a missing one.
+//! Finds out whether a server's toolchain is installed, and how to install a missing toolchain.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -66,8 +66,8 @@ pub fn probe_database(server: &CatalogueServer) -> Result<(), MissingToolchain> 
     Programs::find(None).map(drop).map_err(missing)
 }
 
-/// Probes many servers, a few at a time. Identical probes of one folder are run once. The results
-/// are in the order of the servers.
+/// Probes many servers, as many at a time as there are cores. Identical probes of one folder are
+/// run once. The results are in the order of the servers.
 pub fn probe_all(
     servers: &[&CatalogueServer],
     stop: &AtomicBool,

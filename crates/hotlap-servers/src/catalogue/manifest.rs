@@ -21,7 +21,7 @@ use crate::launch::{Counts, Launch};
 /// The name of the manifest in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
 
-/// A server of the catalogue, or a variant of one.
+/// A server of the catalogue, or a variant of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogueServer {
     /// The id, such as `go/net-http`. The id of a variant is `go/net-http:name`.
@@ -34,7 +34,8 @@ pub struct CatalogueServer {
     pub kind: ServerKind,
     /// The contracts that the server implements.
     pub contracts: Vec<contract::Name>,
-    /// The protocols that the server speaks, all of them on one port.
+    /// The protocols that the server speaks on its port. Protocols over TLS need a certificate at
+    /// the start.
     pub protocols: Vec<SpokenProtocol>,
     /// How the server is built.
     pub toolchain: Toolchain,
@@ -49,7 +50,7 @@ pub struct CatalogueServer {
     /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
     /// Whether the server keeps connections open. A server that closes connections by design
-    /// announces that in each response.
+    /// announces the close in each response.
     pub keep_alive: bool,
     /// The server's folder in the catalogue.
     pub folder: PathBuf,
@@ -125,7 +126,7 @@ fn packages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error>
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// The command that installs the toolchain, given access to the source.
+    /// The command that installs the toolchain, on a machine that can reach the source.
     pub install: String,
     /// Why the toolchain is not available elsewhere.
     pub why: String,
@@ -267,8 +268,8 @@ struct VariantKeys {
 
 type Complaint = (Range<usize>, String);
 
-/// Merges a variant into its base. The variables of `env` and the keys of the toolchain are merged
-/// one by one. Everything else replaces the base's value.
+/// Merges a variant into its base. The variables of `env` and `explain.env` and the keys of the
+/// toolchain are merged one by one. Everything else replaces the base's value.
 fn resolve(
     keys: &Keys,
     variant: &VariantKeys,

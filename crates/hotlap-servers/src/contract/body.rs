@@ -8,14 +8,14 @@ use std::ops::Range;
 use hotlap_load::http::KeepBody;
 use hotlap_load::plan::{Shared, first_difference};
 
-/// The number of bytes that are kept of a body. It is enough for messages, and small bodies are
+/// The number of bytes that are kept of a body. This is enough for messages, and small bodies are
 /// kept as a whole.
 const KEPT: usize = 64 << 10;
 
-/// The maximum number of ranges that may vary. Beyond it, all ranges so far are joined into one,
-/// from the first to the last. The limit is high enough for a list of thousands of records, each
-/// with an id. The ranges of a body that differs almost everywhere would take more memory than the
-/// body itself.
+/// The maximum number of ranges that may vary. Beyond this number, all ranges so far are joined
+/// into one, from the first to the last. The limit is high enough for a list of thousands of
+/// records, each with an id. The ranges of a body that differs almost everywhere would take more
+/// memory than the body itself.
 const MOST_RANGES: usize = 10_000;
 
 /// The response of a server under verification.
@@ -82,7 +82,8 @@ impl Body {
         self.compared.as_ref().map_or(&[], |compared| &compared.words)
     }
 
-    /// Returns whether the body is equal to `bytes`, except for the ranges in `varies`.
+    /// Returns whether the body is equal to `bytes`, except for the ranges in `varies`. A body
+    /// that is only kept in part must have been compared with the same bytes and ranges.
     pub fn is(&self, bytes: &Shared<u8>, varies: &[Range<usize>]) -> bool {
         if self.length != bytes.len() {
             return false;
@@ -119,8 +120,7 @@ impl KeepBody for Body {
 }
 
 /// Adds the ranges in which a piece differs. Each range is extended to the whole number, time or
-/// word that it is part of. For example, only the last digits of a clock change while it is
-/// observed.
+/// word that it is part of. For example, only the last digits of a clock change during the probes.
 fn add_words(words: &mut Vec<Range<usize>>, expected: &[u8], piece: &[u8], at: usize) {
     let compared = expected.get(at..).unwrap_or_default().iter().zip(piece);
     for (at, (own, got)) in (at..).zip(compared).filter(|(_, (own, got))| own != got) {

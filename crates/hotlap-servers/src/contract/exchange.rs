@@ -155,9 +155,9 @@ impl Exchange {
         matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }
 
-    /// Returns the request that tests whether a server is up. For a safe request, the result is the
-    /// request itself. For an unsafe request, it is a GET of the same path, for which any response
-    /// counts.
+    /// Returns the request that tests whether a server is up. For a safe request, the result is
+    /// the request itself. For an unsafe request, the result is a GET of the same path, for which
+    /// any response counts.
     pub fn readiness(&self) -> Self {
         if self.is_safe() {
             return self.clone();
@@ -288,7 +288,7 @@ impl Exchange {
     /// Checks that a response did not come too early.
     ///
     /// # Errors
-    /// If the response came too early. The error says when it came.
+    /// If the response came too early. The error says when the response came.
     pub fn check_time(&self, took: Duration) -> Result<(), String> {
         match took + EARLY < Duration::from_millis(self.not_before_ms) {
             true => Err(format!("a response after {} ms", took.as_millis())),
@@ -299,7 +299,7 @@ impl Exchange {
     /// Compares a response that arrived at the time `now` with the expected one.
     ///
     /// # Errors
-    /// Says what is wrong with the response.
+    /// If the response is wrong. The error says how.
     pub fn check(&self, answer: &Response, now: SystemTime) -> Result<(), String> {
         if !self.status.accepts(answer.status) {
             return Err(described(answer));

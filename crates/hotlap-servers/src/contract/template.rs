@@ -35,7 +35,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one == other || value(one).is_some_and(|one| Some(one) == value(other))
 }
 
-/// Splits a JSON text, whose numbers may be placeholders, into tokens.
+/// Splits a JSON text into tokens. Numbers may be placeholders.
 fn tokens(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;

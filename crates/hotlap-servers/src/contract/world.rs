@@ -1,9 +1,8 @@
-//! The contracts of the suite `web`: tables, requests, and right responses. Most of these contracts
-//! need a database.
+//! The contracts `json`, `db`, `queries`, `updates`, `fortunes` and `cached`: requests, right
+//! responses, and tables. All but `json` need a database.
 //!
 //! Ids are fields of the requests, and the number of each row is a function of its id. Therefore,
-//! the right body of every request is known, and is compared under load. TechEmpower's tests made
-//! similar requests, but let the server choose the rows, and could therefore only check ranges.
+//! the right body of every request is known, and is compared under load.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +14,7 @@ use super::exchange::{Content, Exchange, Fields};
 /// rows that are changed.
 const ROWS: u64 = 10_000;
 
-/// The number of rows that `queries` reads and `updates` changes.
+/// The number of rows in each request of `queries`, `updates` and `cached`.
 const MANY: u64 = 20;
 
 /// The SQL that creates the tables and their rows.
@@ -23,15 +22,14 @@ pub const SCHEMA: &str = include_str!("world.sql");
 
 /// Returns the number of the row with this id.
 fn number(id: u64) -> u64 {
-    // 7,919 and 10,000 have no common factor, so different rows have different numbers.
+    // 7,919 and 10,000 have no common factor, so the first 10,000 rows have different numbers.
     id * 7_919 % ROWS + 1
 }
 
-/// Returns the fields of all requests. `id` and `number` are a row and its number. `id1` and
-/// `number1` to `id20` and `number20` are twenty more rows with their numbers. Each of the twenty
-/// rows comes from a separate part of the table, so their ids ascend and never repeat. `changed1`
-/// to `changed20` are rows in the other half of the table, and `new1` to `new20` are their new
-/// numbers.
+/// Returns the fields of all requests. `id` and `number` are the id and the number of a row. `id1`
+/// and `number1` to `id20` and `number20` are twenty more rows. Each of the twenty rows comes from
+/// a separate part of the table, so their ids ascend and never repeat. `changed1` to `changed20`
+/// are rows in the other half of the table, and `new1` to `new20` are their new numbers.
 pub(super) fn fields() -> Fields {
     let mut list = Vec::new();
     let mut row = |id: String, number_of: String, ids: RangeInclusive<u64>| {
@@ -125,7 +123,7 @@ const FORTUNES: [&str; 12] = [
     "Yesterday's peak is tomorrow's average.",
 ];
 
-/// Checks that a page has all fortunes, and the message `brought`, in the right order.
+/// Checks that a page has all fortunes, and the message `brought`, escaped and in the right order.
 pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
     let page = std::str::from_utf8(page).map_err(|_| "the page is not valid UTF-8".to_owned())?;
     if !page.trim_start().to_ascii_lowercase().starts_with("<!doctype html>") {
@@ -161,8 +159,8 @@ pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
     }
 }
 
-/// Replaces the entities in an HTML text with the characters that they stand for (HTML, section
-/// 13.5).
+/// Replaces numeric character references, and `&lt;`, `&gt;`, `&amp;`, `&quot;` and `&apos;`, with
+/// their characters (HTML, section 13.5).
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('&');
     let mut plain = parts.next().unwrap_or_default().to_owned();

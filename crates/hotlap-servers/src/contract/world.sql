@@ -1,5 +1,5 @@
--- The tables of the contracts db, queries, updates and fortunes. Only rows beyond the first 10,000
--- are changed.
+-- The tables of the contracts db, queries, updates, fortunes and cached. Only rows of world beyond
+-- the first 10,000 are changed.
 CREATE TABLE world (id integer PRIMARY KEY, number integer NOT NULL);
 INSERT INTO world SELECT id, id * 7919 % 10000 + 1 FROM generate_series(1, 20000) id;
 

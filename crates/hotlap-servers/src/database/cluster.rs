@@ -196,8 +196,8 @@ impl Cluster {
     }
 }
 
-/// Returns whether hotlap gives such a name to a database in the user's PostgreSQL. Such a name
-/// needs no quotes in SQL.
+/// Returns whether a name has the form that hotlap gives to databases in the user's PostgreSQL.
+/// Names of this form need no quotes in SQL.
 fn is_name(name: &str) -> bool {
     let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
     rest.is_some_and(|(run, server)| {

@@ -1,8 +1,8 @@
-//! The folder of a database: its data, its socket and its password.
+//! The folder of a PostgreSQL that hotlap starts, with its data, its socket and its password.
 //!
 //! The folder is in the system's folder for temporary files, for two reasons. The path of a socket
 //! is limited to about 100 bytes, and another user must reach the folder if hotlap is root. A note
-//! in the folder of the run records the path. If this hotlap is killed, the next one uses the note
+//! in the folder of the run records the path. If hotlap is killed, the next hotlap uses the note
 //! to remove the folder.
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -26,11 +26,12 @@ pub const LOG: &str = "database.log";
 /// The beginning of the names of these folders.
 const PREFIX: &str = "hotlap-db-";
 
-/// The longest path of the folder for temporary files, in bytes. The path of a socket in it may
-/// have 103 bytes on macOS, and 107 on Linux.
+/// The longest path of the folder for temporary files, in bytes. The path of a socket may have 103
+/// bytes on macOS, and 107 bytes on Linux.
 const LONGEST: usize = 60;
 
-/// How long PostgreSQL may take to end after each signal.
+/// How long PostgreSQL may take to end after each signal, and how long the removal of its folder
+/// may be retried.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// The user that runs PostgreSQL. PostgreSQL refuses to run as root.
@@ -126,14 +127,15 @@ impl Drop for Folder {
     }
 }
 
-/// Whether the folder of a run's database may still be there. `logs` is the folder of that run.
+/// Returns whether the folder of a run's database may still be there. `logs` is the folder of that
+/// run.
 pub fn is_noted(logs: &Path) -> bool {
     logs.join(NOTE).exists()
 }
 
-/// Removes what the database of a killed run left behind. `logs` is the folder of that run. The
-/// processes of the run have already been killed. Returns false if the database's folder is still
-/// there. Its note then remains, so that the next command tries again.
+/// Removes what the database of a killed run left behind. `logs` is the folder of that run. Call
+/// this after the marked processes of the run have been killed. Returns false if the database's
+/// folder is still there. Its note then remains, so that the next command tries again.
 pub fn remove_left(logs: &Path) -> bool {
     let _ = fs::remove_file(logs.join(LOG));
     let Ok(path) = fs::read_to_string(logs.join(NOTE)).map(PathBuf::from) else { return true };

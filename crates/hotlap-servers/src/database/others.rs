@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use hotlap_load::plan::Endpoint;
 use hotlap_observe::{Member, Owner, Roots, is_here, owner, processes};
 
-/// The process names of databases and caches. Any other program that a server is connected to may
-/// be a backend that produces the responses.
+/// The beginnings of the process names of databases and caches. Any other program that a server is
+/// connected to may be a backend that produces the responses.
 const DATABASES: [&str; 9] = [
     "postgres",
     "mysqld",

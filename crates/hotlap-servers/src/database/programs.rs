@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs that hotlap needs for a database. If PostgreSQL already runs, hotlap needs only the
-/// last one.
+/// The programs that hotlap needs for a database. If PostgreSQL already runs, hotlap needs only
+/// `psql`.
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
 /// The oldest version that can be used. Earlier versions do not end the connections to a database

@@ -4,8 +4,7 @@
 //! contract for one client may still mix up or lose the work of several clients.
 //!
 //! Responses cannot show what a server asks its database. A server may respond from a cache, or
-//! read 20 rows with one statement. TechEmpower's benchmarks counted statements for the same
-//! reason.
+//! read 20 rows with one statement.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +24,8 @@ use crate::verify::Check;
 /// The number of requests whose statements are counted.
 const REQUESTS: u64 = 100;
 
-/// The first field value of the counted requests. Lower values belong to the uncounted requests
-/// that are sent before them.
+/// The number of the first counted request. The uncounted requests that are sent before it have
+/// lower numbers.
 const FIRST: u64 = REQUESTS;
 
 /// The time limit for one of these requests. Their speed is measured later.
@@ -48,7 +47,7 @@ pub struct DatabaseWork {
     /// The number of statements per request.
     pub statements: f64,
     /// The voluntary context switches of the database's processes per request. Each wait for the
-    /// server counts as one. Statements that are sent together take one round trip. `None` if the
+    /// server is one switch. Statements that are sent together take one round trip. `None` if the
     /// system does not count context switches.
     pub round_trips: Option<f64>,
 }
@@ -63,7 +62,7 @@ pub struct Proof {
 }
 
 /// A stretch in which the statements of one server are counted. The statements of other servers
-/// cannot be counted until it ends.
+/// cannot be counted until this stretch ends.
 struct Counting<'a> {
     database: &'a Database,
     /// Whether counting could be switched on.
@@ -77,7 +76,7 @@ impl<'a> Counting<'a> {
         Self { database, begun: track(database, "top"), _alone }
     }
 
-    /// Switches counting off, because it would add to the database's CPU time under load.
+    /// Switches counting off. Under load, counting would add to the database's CPU time.
     fn end(self) -> Result<(), String> {
         track(self.database, "none")
     }
@@ -203,7 +202,7 @@ impl Prover<'_> {
         Ok((count, waited))
     }
 
-    /// Sends the requests of a plan. Each request must get a correct response.
+    /// Sends the requests of a plan. Returns an error unless each request gets a correct response.
     fn load(&self, plan: &Plan) -> Result<(), String> {
         let session = Session::start(plan).map_err(|error| error.to_string())?;
         while !session.is_finished() {

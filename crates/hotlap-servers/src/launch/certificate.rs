@@ -1,5 +1,4 @@
-//! The self-signed certificate of servers that are started with TLS, for this machine's loopback
-//! addresses.
+//! The self-signed certificate of servers that are started with TLS.
 //!
 //! The certificate is created once and kept, because some toolchains build it into a keystore.
 
@@ -20,7 +19,8 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
-/// A certificate with an ECDSA key on the curve P-256, which all TLS libraries support.
+/// A certificate with an ECDSA key on the curve P-256, which TLS 1.3 requires implementations to
+/// support (RFC 8446 section 9.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The file with the certificate (PEM).
@@ -35,10 +35,12 @@ impl Certificate {
     /// The name of the certificate's folder in hotlap's cache.
     pub const FOLDER: &str = "tls";
 
-    /// Returns the certificate in a folder. If there is none, creates it together with the folder.
+    /// Returns the certificate in a folder. If the folder has no certificate, creates the folder
+    /// with a certificate.
     ///
     /// # Errors
-    /// If the folder cannot be written, or has other files. The error names the folder.
+    /// If the folder cannot be written, has other files, or lacks a valid certificate or the key.
+    /// The error names the folder.
     pub fn kept_in(folder: &Path) -> io::Result<Self> {
         if !folder.join(CERTIFICATE).exists() {
             make(folder).map_err(|error| named("make a certificate in", folder, &error))?;

@@ -2,10 +2,11 @@
 //! their division.
 //!
 //! Hardware threads of one physical core stay together. Performance cores come before efficiency
-//! cores. On a machine with several NUMA nodes, only one is used unless the server needs more
-//! cores. A server and a generator on different nodes would measure the interconnect. A control
-//! group's CPU quota limits how many cores can be busy at all. Beyond the quota, processes are
-//! throttled for the rest of each period, which would be measured as the server's latency.
+//! cores. On a machine with several NUMA nodes, only one is used unless the server needs more than
+//! half of its hardware threads. With server and generator on different nodes, the figures would
+//! include the interconnect. A control group's CPU quota limits how many cores can be busy at all.
+//! Beyond the quota, processes are throttled for the rest of each period, which would be measured
+//! as the server's latency.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -67,7 +68,7 @@ fn threads_within(quota: f64) -> usize {
     (quota.max(1.0) + 1e-9).floor() as usize
 }
 
-/// Drops the cores that the quota cannot keep busy.
+/// Drops the hardware threads that the quota cannot keep busy. Returns a note for the user.
 fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     let all: usize = cores.iter().map(Vec::len).sum();
     let most = threads_within(quota);
@@ -105,7 +106,8 @@ fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     });
 }
 
-/// Keeps the cores of the largest NUMA node, unless the server needs more than half of its threads.
+/// Keeps the cores of the largest NUMA node, unless the server needs more than half of its
+/// threads. Returns notes for the user.
 fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> Vec<String> {
     let base = root.join("sys/devices/system/node");
     let online = fs::read_to_string(base.join("online")).ok().and_then(|list| parse(&list));
@@ -228,10 +230,11 @@ impl CpuAllocation {
         (by_number(&self.server), by_number(&self.generator))
     }
 
-    /// Returns the cores for a database. A generator with two physical cores or more gives up one,
-    /// unless it shares cores with the server. Otherwise, a server with two physical cores or more
-    /// gives up one, if `may_take_servers` is set. In all other cases, the database runs on the
-    /// server's cores. The result is empty if nothing is pinned.
+    /// Returns the cores for a database. If server and generator share cores, the database runs on
+    /// the server's cores. Otherwise, a generator with two physical cores or more gives up one. If
+    /// the generator has fewer, a server with two physical cores or more gives up one, if
+    /// `may_take_servers` is set. In all other cases, the database runs on the server's cores. The
+    /// result is empty if nothing is pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
         self.take_in(Path::new("/"), may_take_servers)
     }

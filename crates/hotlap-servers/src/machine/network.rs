@@ -78,8 +78,8 @@ pub fn addresses() -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// Parses the addresses in `/proc/net/fib_trie`. Each is in a line `|-- ADDRESS`, with `/32 host
-/// LOCAL` below it.
+/// Parses the addresses in `/proc/net/fib_trie`. Each address is in a line `|-- ADDRESS`, with
+/// `/32 host LOCAL` below it.
 #[cfg(any(target_os = "linux", test))]
 fn parse_v4(text: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();

@@ -1,8 +1,8 @@
 //! Gives servers and the load generator priority over other programs.
 //!
 //! If other programs keep the cores busy, a server must wait for its core. The measured latency is
-//! then the latency of the busy machine. With priority, it is nearly the latency of a quiet machine
-//! (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
+//! then the latency of the busy machine. With priority, hotlap measures nearly the same capacity
+//! as on a quiet machine (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
 //!
 //! - The nice value: a task at -20 gets 87 times the CPU time of a task at 0 (sched(7)).
 //! - The slice: a task that wakes up interrupts a running task at once only if its own slice is
@@ -15,12 +15,12 @@
 //! everything else.
 //!
 //! Programs that hotlap does not start do not get this priority. If one of them is part of the
-//! application, such as a database on the same machine, it is slowed down.
+//! application, such as a database on the same machine, that program is slowed down.
 
 use std::io;
 
 /// Priority over other programs, for this thread and what it starts from now on. Dropping this
-/// value restores the thread's former priority.
+/// value restores the former priority of the thread and of the session.
 #[derive(Debug)]
 #[must_use = "the priority ends when this is dropped"]
 pub struct Priority {
@@ -32,7 +32,7 @@ impl Priority {
     /// Raises the priority.
     ///
     /// # Errors
-    /// If this process may not raise its priority. It needs `CAP_SYS_NICE`, which root has.
+    /// If this process lacks `CAP_SYS_NICE`, or the system is not Linux.
     pub fn raise() -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         return linux::raise().map(|former| Self { former });
@@ -57,7 +57,7 @@ mod linux {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
-    /// The highest priority of tasks that share the cores.
+    /// The nice value with the highest priority.
     const HIGHEST: i32 = -20;
 
     /// The file with the nice value of this process's session.

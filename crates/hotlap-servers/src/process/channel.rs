@@ -32,7 +32,7 @@ pub struct ProcessSetting {
     pub cwd: PathBuf,
     /// The cores that the server may use. Empty if the server is not pinned.
     pub cpus: Vec<usize>,
-    /// The file that receives stdout and stderr. An older file is replaced.
+    /// The file that receives stdout and stderr.
     pub log: PathBuf,
 }
 
@@ -48,7 +48,7 @@ pub enum ProcessExit {
     Lost,
 }
 
-/// Writes a verb phrase: `exited with code 1`.
+/// Formats a verb phrase: `exited with code 1`.
 impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

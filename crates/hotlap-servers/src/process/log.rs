@@ -7,8 +7,8 @@ use std::path::Path;
 /// The number of bytes at the end of a log that [`tail`] reads, however long the log is.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// The length above which a log is cut, in bytes. A server that logs each request writes this much
-/// in a second, and would fill the disk of the user's cache.
+/// The length above which a log is cut, in bytes. A server that logs each request can write this
+/// much in a second. Without the limit, its log would fill the disk.
 const LIMIT_BYTES: u64 = 16 << 20;
 
 /// How many bytes of the oldest and of the newest lines are kept when a log is cut.

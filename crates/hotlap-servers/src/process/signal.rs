@@ -48,8 +48,9 @@ pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
     signal_if(member.pid, signal, || processes::is_still(member))
 }
 
-/// Sends a signal to a process if it is the one that is meant. The id may belong to another process
-/// by now. Therefore, a process handle is opened first, and the process is checked afterwards.
+/// Sends a signal to a process if `is_meant` confirms the process. The id may have passed to
+/// another process. Therefore, a process handle is opened first, and the process is checked
+/// afterwards.
 #[cfg(target_os = "linux")]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -64,16 +65,18 @@ fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Resul
     }
 }
 
-/// Sends a signal to a process if it is the one that is meant. This system has no process handles.
+/// Sends a signal to a process if `is_meant` confirms the process. This system has no process
+/// handles.
 #[cfg(not(target_os = "linux"))]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     let pid = raw(pid).filter(|_| is_meant()).ok_or(Errno::SRCH)?;
     kill_process(pid, signal)
 }
 
-/// Waits until a process that was sent SIGSTOP has stopped or ended. SIGSTOP only marks a process.
-/// Each thread stops when it next returns from the kernel, and may first have to wait for a core.
-/// Usually the process has stopped by the first check.
+/// Waits until a process that was sent SIGSTOP has stopped or ended, or the time is `until`.
+/// Returns whether the process has stopped or ended. SIGSTOP only marks a process. Each thread
+/// stops when it next returns from the kernel, and may first have to wait for a core. Usually the
+/// process has stopped by the first check.
 #[cfg(target_os = "linux")]
 pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     for look in 0.. {
@@ -83,7 +86,7 @@ pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
         if Instant::now() > until {
             return false;
         }
-        // If both processes share a core, the other one can only stop once this one yields.
+        // If hotlap and the process share a core, the process can only stop once hotlap yields.
         match look {
             0..FREEZE_YIELDS => std::thread::yield_now(),
             _ => std::thread::sleep(FREEZE_LOOK),

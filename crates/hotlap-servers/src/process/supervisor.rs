@@ -89,15 +89,16 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         let supervised = Arc::clone(&supervised);
         std::thread::spawn(move || supervised.wait_for_order(inbox))
     };
-    // The main thread, which started the server, also reaps the children. The kernel kills the
-    // server when the thread that started it dies, and the server inherits hardware counters from
-    // that thread.
+    // The main thread, which started the server, also reaps the children. On Linux, the kernel
+    // kills the server when the thread that started it dies, and the server inherits hardware
+    // counters from that thread.
     supervised.reap();
     let _ = listener.join();
     ExitCode::SUCCESS
 }
 
-/// Sets up what the server inherits from this process: cores and limits.
+/// Sets up what the server inherits from this process: cores and limits. Returns notes about what
+/// failed. On Linux, also makes this process a subreaper.
 fn prepare(setting: &ProcessSetting) -> Vec<String> {
     let mut notes = Vec::new();
     #[cfg(target_os = "linux")]
@@ -302,7 +303,8 @@ mod signals {
     }
 
     /// Gives the server what a login shell would: default dispositions, an empty mask and no
-    /// inherited descriptors. The kernel also kills the server if its supervisor is killed.
+    /// inherited descriptors. On Linux, the kernel also kills the server if its supervisor is
+    /// killed.
     pub(super) fn restore_in(command: &mut Command) {
         let supervisor = rustix::process::getpid();
         let restore = move || {

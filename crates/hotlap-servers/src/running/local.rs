@@ -23,12 +23,12 @@ use crate::process::{Process, Stopped};
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// How long to wait for missing lines of a log that does not grow. A server that drops lines must
-/// not hold up every lap.
+/// not delay every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// The time within which a sample must be complete. A sample takes some 20 µs. If a sample takes
-/// longer than this limit, hotlap was stopped or had to wait for a core meanwhile. The sample is
-/// then repeated, because it would be off by the waiting time.
+/// longer, hotlap was stopped or had to wait for a core. The sample is then repeated, because it
+/// would be off by the waiting time.
 const TOGETHER: Duration = Duration::from_millis(1);
 
 /// The maximum number of attempts at one sample. Each sample of a large process tree may take
@@ -72,7 +72,7 @@ pub struct LocalServer {
     pub(crate) all: Vec<usize>,
     pub(crate) is_spread: bool,
     pub(crate) compilers: Compilers,
-    /// The gauge of the server's own cores. `None` if the server is not pinned.
+    /// The gauge of the server's own cores. `None` if the server is not pinned, or is observed.
     pub(crate) gauge: Option<Arc<Gauge>>,
 }
 
@@ -183,7 +183,7 @@ impl RunningServer for LocalServer {
     }
 
     /// Flushes the clocks of the server's cores first, because a CPU clock lags when it is read
-    /// from another core.
+    /// from another core. The cores of its database are included unless the server is spread.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let _visit = self.sampler.is_some().then(|| {
             ClockFlush::to(match self.is_spread {

@@ -34,15 +34,15 @@ pub struct StartOrder {
     /// Whether to accept a response that is still wrong after half of the time that wrong responses
     /// are allowed. The verifier then describes the fault in more detail.
     pub accepts_wrong: bool,
-    /// The number of cores, for `CPUS`.
+    /// The value of `CPUS`: the number of cores.
     pub cpus: usize,
     /// The cores that the server is pinned to, sorted. Empty if the server is not pinned.
     pub cores: Vec<usize>,
     /// The cores that the server may use while it is [spread](RunningServer::spread), sorted: its
     /// own cores and the other cores of the run.
     pub all_cores: Vec<usize>,
-    /// How long the server may take to respond. Wrong responses are allowed for only a part of it:
-    /// see [`UNREADY`](super::UNREADY).
+    /// How long the server may take to respond. Wrong responses are allowed for only a part of
+    /// this time: see [`UNREADY`](super::UNREADY).
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
@@ -162,9 +162,10 @@ pub trait RunningServer: Debug + Send {
     /// Returns whether the server's processes, and therefore its CPU time, are known.
     fn is_known(&self) -> bool;
 
-    /// Looks for a database on this machine that the server is connected to. If there is one, later
-    /// samples include its CPU time. Call this after the server has responded to some requests.
-    /// Returns notes for the user. A server on another machine has no notes.
+    /// Looks for a database on this machine that the server is connected to. If there is a
+    /// database, later samples include the database's CPU time. Call this after the server has
+    /// responded to some requests. Returns notes for the user. A server on another machine has no
+    /// notes.
     fn find_database(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -193,11 +194,10 @@ pub trait RunningServer: Debug + Send {
     /// Returns whether the server still runs.
     fn state(&mut self) -> ServerState;
 
-    /// Freezes the server. Does nothing if the server is frozen, if hotlap did not start it, or if
-    /// its host cannot be reached. In the last case, [`state`](Self::state) says so.
+    /// Freezes the server. Does nothing if the server is frozen, or if hotlap did not start it.
     ///
     /// # Errors
-    /// If the server cannot be frozen and keeps running. The error says why.
+    /// If the server cannot be frozen, or its host cannot be reached. The error says why.
     fn freeze(&mut self) -> Result<(), String>;
 
     /// Thaws the server.

@@ -190,14 +190,14 @@ impl Starting<'_> {
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
-    /// Whether the server gets a gauge on these cores. A gauge would add context switches to what
-    /// instruments observe.
+    /// Returns whether the server gets a gauge on these cores. A gauge would add context switches
+    /// to what instruments observe.
     fn is_gauged(&self, own: &[usize]) -> bool {
         !own.is_empty() && !self.order.observes
     }
 
-    /// Creates the server's copy of the database and the files of the contract `static`, if it
-    /// needs them. Returns the environment variables that tell the server where they are.
+    /// Creates the server's copy of the database and the files of the contract `static`, if the
+    /// server needs them. Returns the environment variables that lead the server to them.
     fn variables(&self, database: Option<&Arc<Database>>) -> Result<Vec<Variable>, ServerFailure> {
         let mut variables = match database {
             Some(database) => database.copy_for(self.order.number)?,
@@ -477,7 +477,7 @@ impl Starting<'_> {
     }
 
     /// Returns the command and its environment, with the port, the address, the number of cores,
-    /// the certificate's files and the database filled in.
+    /// the certificate's files, the database and the folder of files filled in.
     fn filled(
         &self,
         port: u16,

@@ -380,8 +380,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Checks that the server survives clients that misbehave. If it does not, nothing further can
-    /// be checked.
+    /// Checks that the server survives clients that misbehave. If the server does not survive,
+    /// nothing further can be checked.
     fn survival(&mut self) {
         let trials: [(&str, &str, Trial<'a>); 3] = [
             ("garbage", "still responds after a client sends garbage", Bench::after_garbage),
@@ -500,7 +500,7 @@ pub(super) fn with_body(verifier: &Verifier<'_>) -> Exchange {
     }
 }
 
-/// Returns the main request with a path that no server knows.
+/// Returns a GET of a path that no server knows, with the headers of the main request.
 fn unknown_path(main: &Exchange) -> Exchange {
     Exchange {
         name: format!("GET {UNKNOWN_PATH}"),

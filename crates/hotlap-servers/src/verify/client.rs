@@ -1,8 +1,8 @@
 //! A connection of the verifier. Every wait has a time limit, and ends when the user interrupts.
 //!
 //! This connection is deliberately separate from the generator's connections. The generator's
-//! connections are built for speed and give up at the first wrong byte. The verifier's connection
-//! describes in words what it received.
+//! connections are built for speed, and keep only the first bytes of a wrong response. The
+//! verifier's connection describes in words what it received.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,8 @@ pub struct Wire<'a> {
     /// Whether nothing more is read. The server closed or reset the connection or ended the TLS
     /// session, or the user interrupted.
     pub over: bool,
-    /// Why a response that ends with the connection may be truncated. `None` if it is complete.
+    /// Why a response that ends with the connection may be truncated. `None` if the response is
+    /// complete.
     cut: Option<&'static str>,
     /// Whether a head had lines that end in a bare LF, which was accepted like CRLF.
     pub bare_lf: bool,
@@ -132,7 +133,8 @@ impl<'a> Wire<'a> {
         self.socket.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Waits until the socket is ready, or the time is `until`. Returns whether it is ready.
+    /// Waits until the socket is ready, or the time is `until`. Returns whether the socket is
+    /// ready.
     fn waits_for(&mut self, what: PollFlags, until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -390,7 +392,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Waits until the server closes the connection. Any byte before the close is an error. The
-    /// close must come within 2 s, even if responses may take longer.
+    /// close must come within 2 s, or within the connection's limit if that is shorter.
     pub fn closed(&mut self) -> Result<(), String> {
         let limit = self.limit.min(super::LIMIT);
         self.quiet(limit)?;
@@ -402,13 +404,13 @@ impl<'a> Wire<'a> {
 
     /// Closes the connection with a reset, as happens when a client with unread bytes is killed.
     pub fn reset(self) {
-        // RFC 9293 section 3.10.4 lets a close be an abort. A linger time of zero requests an
-        // abort.
+        // With a linger time of zero, closing the socket aborts the connection (RFC 9293 section
+        // 3.10.5).
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Rewrites bare LFs in a head as CRLF, and records that. A wrong line end should fail only the
-    /// check of line ends.
+    /// Rewrites bare LFs in a head as CRLF, and sets `bare_lf`. A wrong line end should fail only
+    /// the check of line ends.
     fn fix_line_ends(&mut self) {
         let Some(end) = head_end(&self.buf) else { return };
         let is_bare = |at: usize| self.buf[at] == b'\n' && (at == 0 || self.buf[at - 1] != b'\r');

@@ -48,8 +48,8 @@ pub enum Requirements {
     Catalogue {
         /// The kind of server. A framework must reject unknown paths.
         kind: ServerKind,
-        /// Whether the server keeps connections open. A server that closes them by design must
-        /// announce it in each response.
+        /// Whether the server keeps connections open. A server that closes connections by design
+        /// must announce the close in its responses.
         keep_alive: bool,
     },
     /// Only silence before the first request and right responses are required, as for a user's
@@ -78,8 +78,8 @@ pub struct Findings {
     /// The server's responses to the contract's exchanges, in order. Some may be missing at the
     /// end.
     pub responses: Vec<Response>,
-    /// Why no further checks were made. Either the server is gone, or its responses cannot be
-    /// trusted.
+    /// Why no further checks were made: there was no first response, the server is gone, or its
+    /// responses cannot be trusted.
     pub ended: Option<String>,
 }
 
@@ -113,8 +113,8 @@ impl Findings {
         (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
     }
 
-    /// Returns the contract's requests as sent under load. The responses found here are the
-    /// expected ones. Empty unless all requests got a response.
+    /// Returns the contract's requests as sent under load. Later responses are compared with the
+    /// responses in these findings. Empty unless all requests got a response.
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
         if self.responses.len() < contract.exchanges.len() {
             return Vec::new();

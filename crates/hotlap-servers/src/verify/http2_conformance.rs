@@ -28,8 +28,8 @@ struct Conformance<'a> {
     status: u16,
 }
 
-/// Runs up to twelve checks. The three rude ones are left out if the server is not the user's own.
-/// `status` is the status of the response to the contract's first request.
+/// Runs up to twelve checks. The three rude checks are left out if the server is not the user's
+/// own. `status` is the status of the response to the contract's first request.
 pub(super) fn run(verifier: &Verifier<'_>, status: u16) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let exchange = if main.body.is_empty() { main.clone() } else { main.readiness() };
@@ -288,8 +288,9 @@ impl<'a> Frames<'a> {
         self.wire.send(&[&header.bytes()[..], payload].concat())
     }
 
-    /// Returns the next frame, acknowledges SETTINGS and opens the windows again after DATA. `None`
-    /// if the connection ends, nothing comes in time, or the conversation has taken too long.
+    /// Returns the next frame, acknowledges SETTINGS, and opens the windows again after DATA
+    /// unless `holds_window` is set. `None` if the connection ends, nothing comes in time, or the
+    /// conversation has taken too long.
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let now = Instant::now();
         if now >= self.ends {

@@ -31,12 +31,13 @@ const LOOSE: f64 = 0.3;
 /// trials have the same result.
 const ANCHOR: f64 = 0.3;
 
-/// The search follows the crossing of the present restart if its trials have more information than
-/// this. The logarithm of the crossing is then uncertain by less than 0.01.
+/// The search follows the crossing of the present restart if the trials of an average restart have
+/// more information than this. The standard error of the logarithm of a crossing is then below
+/// 0.01.
 const KNOWN: f64 = 1e4;
 
-/// A trial counts if the logarithm of its rate differs from the first estimate by at most this. A
-/// window that missed the goal far below the capacity was disturbed by something else.
+/// A trial counts if the logarithm of its rate differs from the first estimate by at most this
+/// much. A window that missed the goal far below the capacity was disturbed by something else.
 const NEAR: f64 = 0.25;
 
 /// The information of a trial at even odds, p (1 − p).
@@ -54,8 +55,8 @@ pub struct Trial {
 }
 
 /// Finds the border that best separates rates that met the goal from rates that missed it. Returns
-/// the highest rate below the border, and the lowest rate above it. Trials may be on the wrong side
-/// of the border, so it is placed where the fewest are.
+/// the highest rate below the border, and the lowest rate above it. Trials may be on the wrong
+/// side of the border, so the border is placed where the fewest are.
 pub(super) fn border(trials: &[Trial]) -> (Option<f64>, Option<f64>) {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -250,12 +251,13 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Returns the probability of a miss.
+/// Returns the probability of a miss, given its log odds.
 fn share(log_odds: f64) -> f64 {
     1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// The precision of roots, which are logarithms of rates. Intervals are several per cent wide.
+/// The precision of roots, which are logarithms of rates. This error is negligible, because
+/// intervals are several per cent wide.
 const PRECISION: f64 = 1e-5;
 
 /// Returns the point within a range at which a decreasing function crosses 0, or the nearer end if
@@ -351,8 +353,8 @@ mod tests {
     }
 
     /// There is one miss, and a first estimate with a weight of 0.3. Suppose that the curve
-    /// predicts a miss at the first estimate with 0.9. The curve then predicts the real miss with 1
-    /// - 0.3 × (0.9 - 0.5) = 0.88, or odds of 22 to 3.
+    /// predicts a miss at the first estimate with 0.9. The probability of the real miss is then
+    /// 1 - 0.3 × (0.9 - 0.5) = 0.88, or odds of 22 to 3.
     #[test]
     fn a_curve_predicts_as_many_misses_as_there_were() {
         let log_odds = (22.0_f64 / 3.0).ln();

@@ -88,7 +88,8 @@ impl Curve {
 
     /// Returns the start of the steady part, and the class, given that the last `n` windows are
     /// steady. The steady part starts after the last window whose running median is further from
-    /// the level than `tolerance` and noise explain.
+    /// the level than `tolerance` and noise explain. Without such a window, the first windows
+    /// decide.
     pub fn look_back(&self, n: usize, tolerance: f64) -> (usize, Class) {
         let level = self.level(n);
         let noise = mad(self.last(n)).unwrap_or(0.0);
@@ -156,9 +157,9 @@ impl Line {
 }
 
 /// Returns whether the values rise, or fall, from each third to the next. The later value must be
-/// higher, or lower, in three of four pairs with one value from each third (the statistic of Mann
-/// and Whitney, "On a test of whether one of two random variables is stochastically larger than the
-/// other", Annals of Mathematical Statistics 18, 1947).
+/// higher, or lower, in at least three of four pairs with one value from each of the two thirds
+/// (the statistic of Mann and Whitney, "On a test of whether one of two random variables is
+/// stochastically larger than the other", Annals of Mathematical Statistics 18, 1947).
 pub(super) fn climbs(values: &[f64]) -> bool {
     let third = (values.len() / 3).max(1);
     let [first, middle, last] = [0, (values.len() - third) / 2, values.len() - third];
@@ -277,8 +278,8 @@ mod tests {
             assert_eq!(line.slope, 0.0);
             assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
             // Both values were computed in Python. The slope is statistics.median of the 21 slopes
-            // between these seven values. The error is √(π/3) × the MAD of the rest (as a multiple
-            // of the normal quantile 0.6745) × √(12 / 336).
+            // between these seven values. The error is √(π/3) × the MAD of the rest (divided by
+            // the normal quantile 0.6745) × √(12 / 336).
             let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
             assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
             assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);

@@ -36,10 +36,10 @@ pub(super) fn at_usual_speed(windows: &[GaugedWindow], slope: f64) -> Vec<f64> {
     windows.iter().map(|window| window.speed * window.slowness.powf(slope)).collect()
 }
 
-/// Returns by how many per cent the server's cost rises if the gauge's system calls take 1% longer.
-/// The slope is the median of the slopes between compared windows, each weighted by the change of
-/// the gauge (least absolute deviations). So a jump of the server's speed has little effect.
-/// `assumed` is one of these slopes.
+/// Returns by how many per cent the server's cost rises if the gauge's system calls take 1%
+/// longer. The slope is the median of the slopes between compared windows, each weighted by the
+/// change of the gauge (least absolute deviations). So a jump of the server's speed has little
+/// effect. `assumed` counts as one more slope. The result is at least 0 and at most [`STEEPEST`].
 pub(super) fn slope(windows: &[GaugedWindow], assumed: f64) -> f64 {
     let between = |(window, later): (&GaugedWindow, &GaugedWindow)| {
         let gauge = (later.slowness / window.slowness).ln();

@@ -1,14 +1,14 @@
 // A server whose work per request is known. Options, each with a number:
 //   --base, --extra        rounds of arithmetic per request, in two calls
-//   --every, --burn-ms     after so many requests, a burst of so much CPU time
-//   --timer-ms, --tick-ms  a pause of a timer, and the CPU time of each tick
-//   --warm                 rounds more per request at first, as before code is compiled:
-//     --warm-cpu-ms        ever fewer of them, until it has used so much CPU time
-//     --warm-pauses        all of them, until the load has paused for 5 ms so many times
-//   --timed FILE           time the extra rounds of one request in 64 while serving, and append the
-//                          mean in nanoseconds to the file at the end
-//   --alone                no server: time the extra rounds in stretches of so many requests, and
-//                          print the nanoseconds per request of each stretch
+//   --every, --burn-ms     the number of requests per burst, and the CPU time of each burst
+//   --timer-ms, --tick-ms  the time between ticks of a timer, and the CPU time of each tick
+//   --warm                 additional rounds per request at first, as before code is compiled:
+//     --warm-cpu-ms        fewer and fewer rounds, until the server has used this much CPU time
+//     --warm-pauses        all rounds, until the load has paused this many times for over 5 ms
+//   --timed FILE           time the extra rounds of one request in 64 while serving, and append
+//                          the mean in nanoseconds to the file at the end
+//   --alone                do not serve, but time the extra rounds in stretches of this many
+//                          requests, and print the nanoseconds per request of each stretch
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b) {
   return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
 
-// The mean of the times up to three medians. In longer times, something else ran.
+// Returns the mean of the times up to three medians. During longer times, something else ran.
 static double mean(double *values, int count) {
   double sum = 0;
   int kept = 0;

@@ -1,7 +1,7 @@
 // A server whose work per request is known: --base and --extra are rounds of arithmetic, in two
-// calls. With --alone, the program does not serve: it times the extra rounds in stretches of so
-// many requests, and prints the nanoseconds per request of each stretch. With --timed FILE, it
-// times the extra rounds of one request in 64 while it serves. At the end it appends their mean in
+// calls. With --alone N, the program does not serve, but times the extra rounds in stretches of N
+// requests, and prints the nanoseconds per request of each stretch. With --timed FILE, the server
+// times the extra rounds of one request in 64. At its end, the server appends their mean in
 // nanoseconds to the file.
 package main
 
@@ -59,7 +59,7 @@ func timedWork(rounds int) {
 	lock.Unlock()
 }
 
-// The mean of the times up to three medians. In longer times, something else ran.
+// Returns the mean of the times up to three medians. During longer times, something else ran.
 func mean(times []float64) float64 {
 	slices.Sort(times)
 	sum, kept := 0.0, 0

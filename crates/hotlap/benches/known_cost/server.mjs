@@ -1,6 +1,6 @@
 // A server whose work per request is known: --base and --extra are rounds of arithmetic, in two
-// calls. With --alone there is no server. Then the extra rounds are timed in stretches of so many
-// requests, and the nanoseconds per request of each stretch are printed.
+// calls. With --alone N, the program does not serve, but times the extra rounds in stretches of N
+// requests, and prints the nanoseconds per request of each stretch.
 
 import http from "node:http";
 import { parseArgs } from "node:util";
@@ -12,7 +12,7 @@ const [base, extra, alone] = [values.base, values.extra, values.alone].map(Numbe
 const BODY = "Hello, World!";
 const HEADERS = { "Content-Type": "text/plain", "Content-Length": BODY.length };
 
-// Kept where it can be seen, so that no compiler leaves the work out.
+// The result is kept in a global variable, so that no compiler leaves the work out.
 let seen = 0;
 
 function work(rounds) {

@@ -1,8 +1,8 @@
 """A server whose work per request is known: --base and --extra are rounds of arithmetic, in two
-calls. With --alone there is no server. Then the extra rounds are timed in stretches of so many
-requests, and the nanoseconds per request of each stretch are printed. With --timed FILE, the extra
-rounds of one request in 16 are timed while serving. At the end their mean in nanoseconds is
-appended to the file."""
+calls. With --alone N, the program does not serve, but times the extra rounds in stretches of N
+requests, and prints the nanoseconds per request of each stretch. With --timed FILE, the server
+times the extra rounds of one request in 16. At its end, the server appends their mean in
+nanoseconds to the file."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ def time_alone(options):
 
 
 def mean(times):
-    """The mean, without times in which something else ran."""
+    """Returns the mean of times up to three medians. During longer times, something else ran."""
     most = 3 * statistics.median(times)
     return statistics.mean(time for time in times if time <= most)
 

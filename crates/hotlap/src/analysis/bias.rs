@@ -1,14 +1,15 @@
-//! Finds why the measured CPU time of a server may differ from its CPU time in the long run. Either
-//! slices have a bias, or the server was not steady, because it was still warming up or had a leak.
+//! Finds why the measured CPU time of a server may differ from its CPU time in the long run.
+//! Slices may have a bias, or the server may not have been steady, because of an unfinished
+//! warm-up or a leak.
 //!
 //! Probes measure the slice bias before the first lap ([`Probed`]). A probe compares CPU time per
 //! request in a slice with CPU time per request when the server is left running. Both are measured
 //! within one stretch. So the ratio is precise even if the machine's speed varies by the second.
 //!
 //! As a check, CPU time per request in laps is compared with CPU time per request when the server
-//! runs alone. The latter is measured at the end of the warm-up of the same restart. The two
-//! measurements are seconds apart, so only several restarts make the ratio meaningful. The ratio is
-//! exported, but no warning uses the ratio.
+//! runs alone. The CPU time alone is measured at the end of the warm-up of the same restart. The
+//! two measurements are seconds apart, so only several restarts make the ratio meaningful. The
+//! ratio is exported, but no warning uses the ratio.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +36,8 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) ->
 }
 
 /// Returns how much slices changed the ratio of two servers in one measure, given the probes of
-/// each server. A server is included only if probes prove that it costs more or less in slices. A
-/// change that noise may explain is not corrected.
+/// each server. A server is included only if probes prove that it costs over 3% more or less in
+/// slices. A change that noise may explain is not corrected.
 pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     let of = |probed: Option<&Probed>| {
         let found = probed.filter(|probed| probed.is_biased())?;
@@ -66,7 +67,7 @@ const CHANGING: (f64, f64) = (0.03, 0.02);
 /// independent. The limit is a convention.
 const BY_CHANCE: f64 = 1e-3;
 
-/// The reason why an unsteady server gets no verdict and no rank.
+/// The reason why an unsteady server gets no rank, and no verdict except on memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unsteady {
     /// The server was not steady at the limit of the warm-up, in most of its starts.
@@ -94,8 +95,8 @@ impl Unsteady {
     }
 }
 
-/// Returns the change of a server relative to the others, if the change is large and the other
-/// servers do not cause it.
+/// Returns the change of a server relative to the others, if the change is certain, large or fast,
+/// and not caused by the other servers.
 fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     let (relative, own) = (Drift::of(costs, others)?, Drift::of(costs, &[])?);
     let is_its_own = own.log / relative.log >= 0.5;

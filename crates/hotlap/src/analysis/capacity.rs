@@ -47,7 +47,7 @@ pub struct ServerCapacity {
     pub windows: Vec<TrialView>,
 }
 
-/// The result of a search.
+/// What a search found for a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Highest {
     /// The capacity with its interval.
@@ -69,7 +69,7 @@ pub struct TrialView {
     pub rate: f64,
     /// The length of the window, in nanoseconds.
     pub window_ns: u64,
-    /// Whether the window counts, because the generator kept up.
+    /// Whether the window passed its validity checks.
     pub counts: bool,
     /// The indices of the goals that the window missed.
     pub missed: Vec<usize>,
@@ -94,8 +94,8 @@ impl CapacityAnalysis {
         (0..loads).map(|load| Self::of(run, load)).collect()
     }
 
-    /// Compares every server with the reference. A search has no A/A control, and the interval of
-    /// the ratio rests on restarts of both servers.
+    /// Compares every server with the reference. A search has no A/A control. The interval of the
+    /// ratio rests on the restarts that both servers have.
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
         let confidence = confidence(run);

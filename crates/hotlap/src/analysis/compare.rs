@@ -210,7 +210,8 @@ impl Level {
         }
     }
 
-    /// Returns how much nodes differ in a ratio. `None` in a run on one machine.
+    /// Returns how much nodes differ in a ratio. `None` in a run on one machine, and with too few
+    /// nodes or restarts.
     pub(super) fn spread(&self, pairs: ByRestart, confidence: f64) -> Option<NodeSpread> {
         NodeSpread::of(by_node(pairs, self.node_of.as_ref()?), confidence)
     }

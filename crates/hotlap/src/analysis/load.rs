@@ -37,7 +37,8 @@ pub struct Analysis {
     control: Option<usize>,
     /// What intervals rest on: restarts, or nodes in a pool.
     pub rests_on: Level,
-    /// The speed of the servers' cores. CPU time and requests/s are adjusted for this speed.
+    /// How CPU time and requests/s depend on the speed of the servers' cores. Both are adjusted
+    /// for this speed.
     pub speed: Speed,
     /// The number of cores on which both the servers and the database run. 0 without a database, or
     /// if no cores are shared.
@@ -157,7 +158,8 @@ impl Analysis {
     }
 
     /// Finds rounds in which a server cost far more than usual. `None` without such rounds, or if
-    /// the end of the server's warm-up or an odd start explains them.
+    /// the end of the server's warm-up or an odd start explains them. `None` also for the
+    /// reference.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
@@ -179,9 +181,9 @@ impl Analysis {
         Some(self.rests_on.mean(pairs)?.exp(self.confidence))
     }
 
-    /// Sorts servers into the order in which tables and sentences name them: first servers that
-    /// keep up, then by requests/s, the highest first. Servers without requests/s follow, and the
-    /// ceiling is last. Layers keep the order of their steps.
+    /// Sorts servers into the order in which tables and sentences name them. Servers that keep up
+    /// come first, by CPU time. The others follow by requests/s, the highest first. Servers
+    /// without requests/s follow, and the ceiling is last. Layers keep the order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
@@ -259,11 +261,11 @@ impl Analysis {
         found.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
-    /// Compares two servers in one measure. `None` if the servers have no round in common, or if
-    /// either sent wrong responses. `None` also if the generator hides the measure, or if a
-    /// percentile of either server is a lower bound. Requests/s are compared unless the generator
-    /// limits both servers, or both serve the full rate of an open loop. The lower bound of one
-    /// limited server can still be higher than the requests/s of another server.
+    /// Compares two servers in one measure. `None` if the ratio is unknown, or if either server
+    /// sent wrong responses. `None` also if the generator hides the measure, or if a percentile of
+    /// either server is a lower bound. Requests/s are compared unless the generator limits both
+    /// servers, or both serve the full rate of an open loop. The lower bound of one limited server
+    /// can still be higher than the requests/s of another server.
     pub(super) fn compared_in(&self, server: usize, other: usize, measure: Measure) -> Compared {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
@@ -361,7 +363,7 @@ fn speed(run: &Run, load: usize) -> Speed {
 }
 
 /// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false
-/// alarms over all comparisons of one table. The confidence is higher if the run was allowed to end
+/// alarms over one family of comparisons. The confidence is higher if the run was allowed to end
 /// early, see [`hotlap_stats::confidence`].
 pub fn confidence(run: &Run) -> f64 {
     hotlap_stats::confidence(run.schedule.precision, run.schedule.limit.is_some())

@@ -52,7 +52,8 @@ pub struct MeasuredServer {
     pub of_alone: Option<Estimate>,
     /// The result of probes: the figures in slices ÷ the figures when the server is left running.
     pub probed: Option<Probed>,
-    /// Why the server gets no verdict and no rank. `None` if the server was steady.
+    /// Why the server gets no rank, and no verdict except on memory. `None` if the server was
+    /// steady.
     pub unsteady: Option<Unsteady>,
     /// The number of rounds in which the server sent no response.
     pub silent_rounds: u32,

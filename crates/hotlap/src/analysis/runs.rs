@@ -1,9 +1,9 @@
 //! Compares stored runs with other runs, and follows one server over many runs ([`Trend`]).
 //!
 //! Each run is one sample of the machine, so intervals are computed over runs, and a verdict needs
-//! three runs on each side. Requests/s and CPU time are compared as ratios to the ceiling, which is
-//! the same program in all runs. An effect of the machine on both the server and the ceiling
-//! cancels in the ratio.
+//! three runs on each side. If all runs have a ceiling, requests/s and CPU time are compared as
+//! ratios to the ceiling, which is the same program in all runs. An effect of the machine on both
+//! the server and the ceiling cancels in the ratio.
 
 use hotlap_stats::{
     ByRestart, Effect, Estimate, Inconclusive, MIN_RESTARTS, Mean, change_points, median, pairs,
@@ -65,6 +65,7 @@ pub fn compared(run: &Run) -> Vec<usize> {
 }
 
 /// Returns the loads that all runs have. [`Load::is_same`] decides whether two loads are the same.
+/// If the requests of a load are unknown, the runs must also have a contract in common.
 pub fn matched_loads(sides: Sides) -> Vec<Matched> {
     let newest = &sides[1][0];
     let mut all: Vec<Matched> = Vec::new();
@@ -181,8 +182,9 @@ impl LoadSides {
         self.in_each(server, |run, server| &run.servers[server])
     }
 
-    /// Returns the ceiling in each run. `None` unless servers are compared as ratios to the ceiling
-    /// in this measure: requests/s or CPU time per request, known for the ceiling in all runs.
+    /// Returns the ceiling in each run. `None` unless servers are compared as ratios to the
+    /// ceiling in this measure. The measure must be requests/s or CPU time, and known for the
+    /// ceiling in all runs.
     fn ceilings(&self, measure: Measure) -> Option<InEach<'_>> {
         let ceilings = [ceilings(&self.runs[0])?, ceilings(&self.runs[1])?];
         let is_known = |ceiling: &&MeasuredServer| match measure {

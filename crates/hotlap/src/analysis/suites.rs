@@ -301,7 +301,7 @@ pub enum MeasuredRatio {
     AtMost(f64),
     /// The ratio is unknown, because the generator limited both servers.
     Limited,
-    /// One of the two servers was not measured, or the source compares with no other server.
+    /// The ratio is unknown, for example because one of the two servers was not measured.
     Unknown,
 }
 

@@ -94,9 +94,9 @@ pub enum ServerWarning {
     },
     /// Some laps of the server are excluded.
     LeftOut(ExcludedLaps),
-    /// The generator was late in many windows of the server's search.
+    /// Many windows of the server's search are excluded, usually because the generator was late.
     LateWindows {
-        /// The number of windows in which the generator was late.
+        /// The number of excluded windows.
         late: usize,
         /// The number of all windows of the server's search.
         windows: usize,

@@ -1,4 +1,4 @@
-//! What can be typed after `hotlap load`: wrk's flags, and what wrk has none for.
+//! The arguments of `hotlap load`: wrk's flags, and options that wrk does not have.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -49,7 +49,7 @@ pub struct LoadArgs {
     /// Print the percentiles of latency
     #[arg(long)]
     pub latency: bool,
-    /// What is asked.
+    /// The requests.
     #[command(flatten)]
     pub request: LoadRequestArgs,
     /// How servers are reached over TLS.
@@ -58,32 +58,35 @@ pub struct LoadArgs {
     /// Check the body of one response in N (status and length are always checked)
     #[arg(long, value_name = "N", default_value = "1")]
     pub check_one_in: u32,
-    /// Skip the probes and accept any 2xx
+    /// Skip the probes. Accept any response with the expected status, and with the body of
+    /// --expect-body if given
     ///
-    /// Without this, each request is sent a few times before the load, to learn its response. POST
-    /// and other unsafe methods are sent only once for that, and only their status is checked
-    /// afterwards.
+    /// Without this option, each request is sent a few times before the load, to learn its
+    /// response. POST and other unsafe methods are sent only once: then only the status is
+    /// checked, and the body if --expect-body is given.
     #[arg(long)]
     pub no_check: bool,
-    /// Cores to pin the generator's threads to: 1,2,3 (with --rate they busy-wait)
+    /// Cores to pin the generator's threads to: 1,2,3. If there is a core for each thread, threads
+    /// poll without sleeping
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub generator_cpus: Vec<usize>,
     /// Local addresses to connect from, in turn (beyond 28,000 connections)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub sources: Vec<std::net::IpAddr>,
-    /// Generate the load on another host: the command that runs hotlap there; repeat it for several
+    /// Generate the load on another host, where COMMAND runs hotlap. Repeat the option for several
     /// generators
     ///
-    /// `hotlap agent` is appended to the command, for example `ssh host2`. Connections are divided
-    /// among the generators, and with them the load; -t, --generator-cpus and --sources apply to
-    /// each. All begin at the same time, and the result is the sum. If one is lost, or begins late,
-    /// or contributes too little, the result is not valid (exit code 4). See docs/remote.md.
+    /// `hotlap agent` is appended to the command, for example `ssh host2`. The generators divide
+    /// the connections, and with them the load. -t, --generator-cpus and --sources apply to each
+    /// generator. All generators begin at the same time, and the result is the sum. If a generator
+    /// is lost, begins late, stalls or contributes too little, the result is not valid (exit code
+    /// 4). See docs/remote.md.
     #[arg(long, value_name = "COMMAND")]
     pub generator_on: Vec<AgentCommand>,
     /// Sample latency from a further host while the generators load: one connection, 100 requests/s
     ///
-    /// Busy generators measure their own delays too. This one is idle, so its latency is that of
-    /// the server and the network. Its requests are not part of the result.
+    /// Busy generators measure their own delays too. The further host is idle, so it measures only
+    /// the latency of the server and the network. Its requests are not part of the result.
     #[arg(long, value_name = "COMMAND", requires = "generator_on", conflicts_with = "requests")]
     pub sample_from: Option<AgentCommand>,
     /// Start at this Unix time in seconds, so that several generators start together
@@ -95,7 +98,7 @@ pub struct LoadArgs {
     /// wrk's Lua scripts are not supported. The error says what to use instead
     #[arg(short, long, value_name = "FILE", hide_short_help = true)]
     pub script: Option<PathBuf>,
-    /// Where it is written to.
+    /// Where the outcome is written to.
     #[command(flatten)]
     pub exports: LoadExportArgs,
 }
@@ -119,7 +122,7 @@ Exit codes: 3 if the server ended, sent wrong responses, or failed over 1% of
 the requests; 4 if a generator on another host was lost, late or too slow.
 `hotlap --help` lists all.";
 
-/// What `hotlap load` asks, and which answer is right.
+/// The requests of `hotlap load`, and the expected responses.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct LoadRequestArgs {
@@ -134,7 +137,7 @@ pub struct LoadRequestArgs {
         long_help = requests_help!("", "URL"),
     )]
     pub requests_file: Option<PathBuf>,
-    /// How many times as fast as in the log `--replay times` sends (default: 1)
+    /// Replay the log this many times as fast with --replay times (default: 1)
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = quantity::factor)]
     pub replay_speed: Option<f64>,
 }

@@ -1,5 +1,5 @@
-//! What can be typed after `hotlap run`, and after `hotlap capacity` and `hotlap explain`, which
-//! are runs with other questions.
+//! The arguments of `hotlap run`, and of `hotlap capacity` and `hotlap explain`, which are runs
+//! with other questions.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,9 +21,10 @@ pub struct RunArgs {
     /// Built-in servers (go/net-http), commands ('node app.js'), or URLs of running servers.
     /// Without any: the quick suite
     ///
-    /// A command is split into words like a shell does, but started without one. $PORT and {port}
-    /// are replaced by a free port, and PORT is set in its environment. If the server listens on
-    /// another port, hotlap finds it.
+    /// hotlap splits a command into words as a shell does, but starts the command without a shell.
+    /// $PORT and {port} are replaced by a free port, which is also in the environment variable
+    /// PORT. If a command names neither and its server listens on another port, hotlap finds that
+    /// port.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
     /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, web,
@@ -59,24 +60,24 @@ pub struct RunArgs {
         ]
     )]
     pub resume: bool,
-    /// Each server adds a layer to the one before it: show what each step costs
+    /// Show what each layer costs: each server adds a layer to the server before it
     #[arg(long)]
     pub layers: bool,
-    /// Stress each server (overload, slow clients, malformed input, ...) instead of measuring it:
-    /// what normal clients notice, and whether it recovers
+    /// Stress each server (overload, slow clients, malformed input, ...) instead of measuring it.
+    /// Shows what normal clients notice, and whether the server recovers
     ///
     /// Takes about half a minute per server. The result is stored.
     #[arg(long, conflicts_with_all = ["layers", "fail_if", "generator_on"])]
     pub stress: bool,
-    /// Only this scenario of --stress. Repeat it for more
+    /// Run only this scenario of --stress. Repeat the option for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
     pub scenarios: Vec<String>,
     /// Then explain where the differences in CPU time per request come from, as `hotlap explain`
     ///
-    /// Takes about half a minute more per server. Servers are started again for it.
+    /// Takes about half a minute more per server, and starts all servers again.
     #[arg(long, conflicts_with_all = ["stress", "layers", "resume"])]
     pub explain: bool,
-    /// Whether it only explains.
+    /// Whether the run only explains differences.
     #[arg(skip)]
     pub explain_only: bool,
     /// The server that the others are compared with (default: the first)
@@ -208,9 +209,9 @@ pub struct StartArgs {
     pub shell: bool,
     /// Run COMMAND through `sh -c` in a server's folder before each of its starts
     ///
-    /// Use it to reset a database, for example. All servers of a restart are prepared and started
-    /// before the first one is measured, so earlier ones already run. A server is dropped if
-    /// COMMAND fails or leaves processes running. URLs are not prepared.
+    /// COMMAND may reset a database, for example. All servers of a restart are prepared and
+    /// started before the first server is measured, so other servers may already run. A server is
+    /// dropped if COMMAND fails or leaves processes running. URLs are not prepared.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
     /// Start PostgreSQL with the tables and rows of an SQL FILE, and measure its CPU time too
@@ -246,7 +247,7 @@ pub struct ShapeArgs {
     /// Open connections (default: 64)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub connections: Option<usize>,
-    /// Threads of the load generator (default: one per core of its own)
+    /// Threads of the load generator (default: one for each of its cores)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
     /// How requests travel.
@@ -254,10 +255,10 @@ pub struct ShapeArgs {
     pub connection: ConnectionArgs,
     /// Start servers with a certificate and load them over TLS
     ///
-    /// Commands find the files in TLS_CERT and TLS_KEY (PEM): both are in the environment, and
-    /// $TLS_CERT and {tls_cert} are replaced. The certificate is for localhost and self-signed. All
-    /// servers use AES-128-GCM, so that they do the same work (--ciphers). The
-    /// ceiling is left out: it does not speak TLS.
+    /// Commands find the PEM files in the environment variables TLS_CERT and TLS_KEY. $TLS_CERT
+    /// and {tls_cert} in a command are replaced, too. The certificate is for localhost and
+    /// self-signed. Unless --ciphers is given, all servers use AES-128-GCM, so that they do the
+    /// same work. The ceiling is left out, because it does not speak TLS.
     #[arg(long)]
     pub https: bool,
     /// How long a start may take.
@@ -272,25 +273,26 @@ pub struct ShapeArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
-    /// Total measuring time (default: that of the suite, else a minute for up to two servers, and
-    /// 25 s for each further one; more if that is too little for a verdict)
+    /// Total measuring time (default: the suite's, or else a minute for up to two servers and 25 s
+    /// for each further server). The default grows if it is too short for a verdict
     ///
     /// If starts take longer than expected, measuring takes up to half more, to complete the three
     /// restarts that a verdict needs.
     #[arg(short, long, value_name = "TIME")]
     #[arg(value_parser = quantity::span)]
     pub duration: Option<Duration>,
-    /// Stop earlier once all intervals are as narrow as this
+    /// Stop earlier once all intervals are within ± SHARE
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// Stop once every verdict on CPU time per request is certain, after at least three starts
+    /// Stop once every verdict on CPU time per request is certain, after at least three restarts
     ///
     /// With a rule such as --fail-if 'cost +3%', stop once the rule certainly passes or
     /// fails. With several rules, or with a rule about another measure, the option has no effect.
     #[arg(long, conflicts_with = "precision")]
     pub stop_early: bool,
     /// How long a server runs before it is frozen while the others run (default: 12ms if every
-    /// server costs the same in such slices as when left running, else 100ms)
+    /// server costs the same in such slices as when left running, else 100ms, and more for slow
+    /// servers)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
     /// Number of times every server is started again (default: by --duration)
@@ -323,29 +325,29 @@ pub struct Placement {
     pub no_freeze: bool,
     /// Run servers and generator before other programs (nice -20). Needs root, or CAP_SYS_NICE
     ///
-    /// On a busy machine, latency and requests/s are then nearly those of a quiet one. Leave it out
-    /// if another program is part of the application, such as a database on this machine: that one
-    /// would be slowed down.
+    /// On a busy machine, latency and requests/s are then closer to their values on a quiet
+    /// machine. Leave this option out if another program on this machine is part of the
+    /// application, such as a database. That program would slow down.
     #[arg(long, conflicts_with = "server_on")]
     pub high_priority: bool,
     /// Build and start servers on another host, and load them from here. COMMAND starts a program
     /// there: 'ssh bench2', 'ip netns exec ns1', 'kubectl exec -i pod --'
     ///
-    /// hotlap must be installed there, in the same version. To name its path, append it to the
-    /// command. Servers must listen on $HOST. Commands start in the folder in which COMMAND starts
-    /// its program. A server that runs there already is named by its URL.
+    /// The same version of hotlap must be installed there. If it is not in PATH, append its path
+    /// to COMMAND. Servers must listen on $HOST. Their commands start in the folder in which
+    /// COMMAND starts its program. Name a server that runs there already by its URL.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub server_on: Option<AgentCommand>,
-    /// Address at which generators reach the servers' host (default: the first of its addresses
+    /// Address at which generators reach the servers' host (default: the first address of the host
     /// that they reach)
     #[arg(long, value_name = "IP", help_heading = "Other hosts")]
     pub server_address: Option<IpAddr>,
-    /// Generate the load on another host: COMMAND runs hotlap there; repeat it for several
+    /// Generate the load on another host, where COMMAND runs hotlap. Repeat the option for several
     /// generators
     ///
-    /// Connections are divided among them, and with them the load; -t applies to each. All open
-    /// their windows at the same time, and a lap is the sum. A lap in which one of them was lost,
-    /// late or stalled is excluded. See docs/remote.md.
+    /// The generators divide the connections, and with them the load. -t applies to each
+    /// generator. All generators open their windows at the same time, and a lap is the sum. A lap
+    /// in which a generator was lost, late or stalled is excluded. See docs/remote.md.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub generator_on: Vec<AgentCommand>,
 }
@@ -374,7 +376,7 @@ pub struct RequestArgs {
     pub requests_file: Option<PathBuf>,
 }
 
-/// A baseline's name: not a number, which means a run, and not a path, which means a file.
+/// Checks the name of a baseline. A number is refused, because it would mean a run.
 fn baseline(text: &str) -> Result<String, String> {
     match text {
         "" => Err("a baseline needs a name".to_owned()),
@@ -406,7 +408,8 @@ pub struct CapacityArgs {
     ///
     /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
     /// request that fails misses every goal. For p99, the capacity is the rate at which 9 of 10
-    /// windows of 1 to 4 s meet all goals. At the end, each server runs at its capacity for longer.
+    /// windows meet all goals. A window usually takes 1 to 4 s. At the end, each server runs at
+    /// its capacity for longer.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
     /// The server that the others are compared with (default: the first)
@@ -416,7 +419,7 @@ pub struct CapacityArgs {
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
     pub duration: Option<Duration>,
-    /// Stop earlier once all intervals are as narrow as this
+    /// Stop earlier once all intervals are within ± SHARE
     #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "5%",
         help_heading = "Schedule")]
     pub precision: f64,
@@ -477,9 +480,9 @@ pub struct ExplainArgs {
     /// Two built-in servers (go/net-http), commands ('node app.js'), or URLs. The first is the
     /// reference
     ///
-    /// Where does the difference in CPU time per request go? hotlap samples both with a CPU
-    /// profiler, counts their system calls, and reads the kernel's counts of page faults, context
-    /// switches and segments, each in laps of its own. Root may do all of that. Otherwise the
+    /// Where does the difference in CPU time per request come from? In separate laps, hotlap
+    /// samples both servers with a CPU profiler, counts their system calls, and reads the kernel's
+    /// counts of page faults, context switches and segments. Some of this may need root. The
     /// report says what is missing, and what would permit it.
     #[arg(value_names = ["A", "B"], num_args = 2, required = true)]
     pub servers: Vec<String>,

@@ -1,4 +1,4 @@
-//! Groups of options that several commands share: each is written once.
+//! Groups of options that several commands share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct ExportArgs {
     pub export_bencher: Option<PathBuf>,
 }
 
-/// How requests travel: what `run`, `capacity`, `explain` and `load` say of a connection.
+/// How requests travel over connections, in `run`, `capacity`, `explain` and `load`.
 #[derive(Debug, Args)]
 pub struct ConnectionArgs {
     /// Open a new connection for each request
@@ -65,7 +65,8 @@ pub struct ConnectionArgs {
     /// divided by --streams. A run leaves out the ceiling, which speaks only HTTP/1.1.
     #[arg(long)]
     pub http2: bool,
-    /// Streams of each connection with --http2 (default: 10)
+    /// Streams of each connection with --http2 (default: the largest number up to 10 by which -c
+    /// can be divided)
     #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
     pub streams: Option<usize>,
     /// Timeout of a request (at least 2s while the server is probed)
@@ -79,8 +80,8 @@ impl ConnectionArgs {
         if self.http2 { Protocol::Http2 } else { Protocol::Http1 }
     }
 
-    /// How a load with this many requests at a time (-c) travels, on 1 thread unless a number is
-    /// given. `closes`: whether each request has its own connection.
+    /// Returns the shape of a load with this many requests at a time (-c). Without a number of
+    /// threads, the load has 1 thread. `closes` says whether each request has its own connection.
     pub fn shape(
         &self,
         in_flight: usize,
@@ -104,9 +105,9 @@ impl ConnectionArgs {
     }
 }
 
-/// How many connections, with how many streams each, carry this many requests at a time. All
-/// connections have the same number of streams. Without a number that was asked for, this is the
-/// largest number up to [`STREAMS`] by which the requests can be divided.
+/// Returns how many connections, with how many streams each, carry this many requests at a time.
+/// All connections have the same number of streams. The default is the largest number up to
+/// [`STREAMS`] by which the requests can be divided, or 1 if each request has its own connection.
 fn streams(
     in_flight: usize,
     streams: Option<usize>,
@@ -137,11 +138,11 @@ pub struct AskArgs {
     /// is given
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
-    /// Header of the request. Repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
-    /// --redact are sent, but not stored or shown
+    /// Header of the request. Repeat the option for more. Values of Authorization, Cookie,
+    /// X-Api-Key and of --redact are sent, but not stored or shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
-    /// Body of the request; @FILE reads it from a file
+    /// Body of the request. @FILE reads the body from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
     /// Replay an access log: the requests of a server, in Common or Combined Log Format (Apache,
@@ -155,7 +156,7 @@ pub struct AskArgs {
         conflicts_with_all = ["requests_file", "method", "body", "expect_status", "expect_body"]
     )]
     pub access_log: Option<PathBuf>,
-    /// How it is sent.
+    /// How the requests of the log are sent.
     #[command(flatten)]
     pub replay: ReplayArgs,
     /// Expected status (default: 200 to 299)
@@ -213,7 +214,7 @@ pub struct TlsArgs {
     /// with AES-128-GCM)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub ciphers: Vec<String>,
-    /// Let connections resume TLS sessions. Otherwise each handshake is a full one
+    /// Let connections resume TLS sessions. Otherwise each handshake is a full handshake
     #[arg(long)]
     pub tls_resume: bool,
 }
@@ -222,7 +223,7 @@ pub struct TlsArgs {
 mod tests {
     use super::*;
 
-    /// Regression: 15 requests at a time over connections of 10 streams were 20.
+    /// Regression: a load with -c 15 and 10 streams per connection had 20 requests in flight.
     #[test]
     fn as_many_requests_are_in_flight_as_asked() {
         let of = |in_flight, asked| streams(in_flight, asked, false).ok();

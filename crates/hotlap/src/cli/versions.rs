@@ -10,13 +10,13 @@ use crate::quantity;
 /// How versions are built and raced.
 #[derive(Debug, Args)]
 pub struct RaceArgs {
-    /// Shell command that builds a commit, in a worktree of its own
+    /// Shell command that builds a commit, in a separate worktree
     #[arg(long, value_name = "COMMAND")]
     pub build: Option<String>,
-    /// Shell command that starts a version's server. For a commit, it starts in the same worktree
+    /// Shell command that starts a version's server, for a commit in the commit's worktree
     ///
-    /// Both commands start in the same subfolder of the repository as hotlap. The server finds its
-    /// port in $PORT.
+    /// Both commands start in the subfolder of the repository in which hotlap was started. The
+    /// server finds its port in $PORT.
     #[arg(long, value_name = "COMMAND")]
     pub run: String,
     /// The figure that is compared
@@ -28,7 +28,7 @@ pub struct RaceArgs {
     /// Options of `hotlap run` for each race: '--path /users/1 -c 128'
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub options: Option<String>,
-    /// Global options, which races get too.
+    /// The global options that are handed on to races.
     #[arg(skip)]
     pub passed_on: Vec<String>,
 }
@@ -52,7 +52,7 @@ pub struct BisectArgs {
     /// Stop after at most this many races
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub races: u32,
-    /// At the end, explain where the difference in CPU time goes, as `hotlap explain` does
+    /// At the end, explain where the difference in CPU time comes from, as `hotlap explain` does
     #[arg(long)]
     pub explain: bool,
     /// Consider only commits that change these files or folders

@@ -34,7 +34,7 @@ const BAD: &str = "bad";
 /// differ, there is nothing to find.
 const FIRST_RACES: u32 = 3;
 
-/// Higher probabilities are shown as "over" this one, because the model is not exact.
+/// Higher probabilities are shown as "over" this probability, because the model is not exact.
 const MOST_SURE: f64 = 0.999;
 
 /// Carries out `hotlap bisect`.
@@ -75,10 +75,10 @@ pub fn run(args: &BisectArgs, console: &Console) -> anyhow::Result<Exit> {
 struct State {
     /// The number of races so far.
     races: u32,
-    /// The commits that do not build, or whose servers fail. They are tried again in a later
-    /// session.
+    /// The commits that do not build, or whose servers fail. They are tried again when an
+    /// interrupted bisection continues.
     broken: BTreeSet<usize>,
-    /// What the races showed.
+    /// The measurements of the races.
     readings: Vec<LevelReading>,
 }
 
@@ -198,7 +198,7 @@ impl Bisection<'_> {
         Ok(UnlessInterrupted::Done(is_built))
     }
 
-    /// Excludes a commit from races. The change may still be in it.
+    /// Excludes a commit from races. The change may still be in this commit.
     fn step_around(&mut self, place: usize, why: &str) -> anyhow::Result<()> {
         let commit = &self.commits[place];
         self.console.note(&format!("{} cannot be measured: {why}", commit.short()));
@@ -232,7 +232,8 @@ impl Bisection<'_> {
         }
     }
 
-    /// Adds what a race showed to the session. A commit whose server failed is not raced again.
+    /// Adds the measurements of a race to the session. Excludes commits whose servers failed or
+    /// have no figure.
     fn keep(&mut self, report: &RaceReport, places: &[usize]) -> anyhow::Result<()> {
         let last = self.last();
         self.state.readings.extend(report.ratio(BAD).map(|ratio| ratio.reading(last)));
@@ -250,7 +251,7 @@ impl Bisection<'_> {
         self.folder.write(&self.state)
     }
 
-    /// Prints what a race showed, and the most likely commit.
+    /// Prints the result of a race, and the most likely commit.
     fn show(&self, report: &RaceReport, places: &[usize]) {
         let names = places.iter().map(|place| self.commits[*place].short()).chain([BAD]);
         let ratio = |name: &str| Some(format!("{name} {}", report.ratio(name)?));

@@ -32,7 +32,7 @@ use crate::text::{visible, visible_lines, wrap};
 /// The indentation of the lines below a row.
 const INDENT: usize = 10;
 
-/// Checks servers, and prints one line for each.
+/// Checks servers, and prints one line for each, with its problems below.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let contracts = args.contract.as_deref().map_or(Ok(Vec::new()), Name::list).or_else(usage)?;
@@ -86,7 +86,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     failed.map_or(Ok(exit), |error| Err(error.into()))
 }
 
-/// Starts the database if a contract needs one. Without PostgreSQL, such contracts are skipped.
+/// Starts the database if a server needs one. Without PostgreSQL, such servers are skipped.
 fn database(
     servers: &[&CatalogueServer],
     supervisor: &Supervisor,

@@ -13,7 +13,7 @@ use hotlap_testbed::{
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// Runs the supervisor of one server, which reads its commands from stdin.
+/// Runs a supervisor, which reads its orders from standard input.
 pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),

@@ -1,16 +1,16 @@
-//! `hotlap init`: prints a suite file for the named servers, with a comment on every key.
+//! `hotlap init`: prints a suite file for the named servers, with comments about the keys.
 
 use crate::cli::InitArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 
 /// The text of the suite file before the list of servers.
-const HEAD: &str = r#"# A suite of hotlap: which servers, under which loads, and what is asked.
-# Run it with: hotlap run --suite ./FILE.toml   (from any folder)
+const HEAD: &str = r#"# A suite of hotlap: servers, loads and requests.
+# Run it with: hotlap run --suite ./FILE.toml
 
 about = "What this compares, and why. The report begins with it."
 
-# compare: which is faster?  layers: what does each step cost, each server standing on the one
+# compare: which server is faster?  layers: how much more does each server cost than the server
 # before it?  scale: how do requests/s grow with a value that is given as a list?
 question = "compare"
 
@@ -19,15 +19,15 @@ question = "compare"
 # repeat its first response.
 # contract = "hello"
 
-# The server that the others are compared with. Without this key, the first one.
+# The server that the others are compared with. Without this key, the first server.
 # reference = "NAME"
 
 # How long to measure, and how narrow the intervals must be to stop early.
 duration = "2m"
 # precision = "1%"
 
-# How long a server runs before it is frozen and the others run. Without this key, 12ms if a server
-# costs the same in such slices as when left running, and 100ms if not.
+# How long a server runs before it is frozen and the others run. Without this key, 12ms if every
+# server costs the same in such slices as when left running, else 100ms, and more for slow servers.
 # slice = "100ms"
 
 # Stress scenarios that follow the measurement: overload, churn, slow headers, ...
@@ -40,8 +40,7 @@ duration = "2m"
 # TLS_CERT and its key in TLS_KEY.
 # https = true
 
-# Leave out servers whose toolchain is missing. Without this key, they are shown as
-# failed.
+# Leave out servers whose toolchain is missing. Without this key, they are shown as failed.
 # leave_out_missing = true
 
 # Start PostgreSQL for the servers, with the tables and rows of an SQL file. Servers find it
@@ -49,11 +48,11 @@ duration = "2m"
 # with_postgres = "schema.sql"
 
 # A server of the catalogue, a command or a URL, or a table with these keys:
-#   run    = the same
-#   name   = its name in tables
-#   on     = the server that it builds on, for layers
-#   cpus   = the number of cores that it should use (CPUS), or a list, with a row for each
-#   counts = { file = "access.log", per_request = 1 }   the lines that it must append to a file
+#   run    = the server of the catalogue, the command or the URL
+#   name   = the name in tables
+#   on     = the layer below, for layers
+#   cpus   = the number of cores that the server should use (CPUS), or a list, with a row for each
+#   counts = { file = "access.log", per_request = 1 }   the lines that the server must append
 servers = [
 "#;
 

@@ -111,7 +111,7 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
     Ok(exports)
 }
 
-/// Turns the flags into a plan. No expected responses have been learned from the server yet.
+/// Turns the flags into a plan. The plan does not contain what probes will learn about responses.
 fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let (log, ask) = (&args.request, &args.request.ask);
     if ask.access_log.is_none() {

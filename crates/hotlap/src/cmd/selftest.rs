@@ -21,7 +21,7 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
-/// The time for the whole self-test, unless the user gives another.
+/// The time for the whole selftest, unless the user gives another.
 const USUAL: Duration = Duration::from_secs(180);
 /// The time for everything except the experiment with the twins.
 const OTHERS: Duration = Duration::from_secs(150);
@@ -31,7 +31,7 @@ const TWINS: Duration = Duration::from_secs(16);
 /// The time for the search for the capacities of three queues.
 const SEARCH: Duration = Duration::from_secs(60);
 
-/// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is wrong.
+/// Runs the selftest. The exit code is [`Exit::Invalid`] if a figure is wrong.
 pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let program = own_program().context("cannot find hotlap's own program")?;

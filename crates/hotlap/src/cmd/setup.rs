@@ -52,7 +52,8 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Prints the toolchains that these servers lack or, with `yes`, installs them.
+/// Prints the commands that install the toolchains that these servers lack. With `yes`, also runs
+/// the commands.
 pub fn install(
     servers: &[&CatalogueServer],
     yes: bool,

@@ -1,8 +1,9 @@
 //! `hotlap timeline`: measures many versions of a server on one scale, and names the steps.
 //!
-//! Each race measures the oldest and the newest version together with up to three others, so all
-//! races have the same scale. Results are stored by version. A later timeline with a new version
-//! measures only that version, next to the oldest one and the one that was newest before.
+//! Each race measures the oldest and the newest version together with up to three versions that
+//! were not measured before, so all races have the same scale. Results are stored by version. A
+//! later timeline with a new version measures only that version, next to the oldest version and
+//! the version that was newest before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -27,7 +28,8 @@ use crate::render;
 use crate::report::timeline::{Ratio, TimelineView, VersionRatio};
 use crate::text::layout;
 
-/// The largest number of versions that a race measures for the first time, besides the two ends.
+/// The largest number of versions that a race measures for the first time, except for the two
+/// ends.
 const GROUP: usize = 3;
 
 /// The smallest step that is named, as a share.
@@ -118,7 +120,7 @@ impl Source {
     }
 }
 
-/// What is kept between timelines.
+/// The measurements that are kept between timelines.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct State {
     /// The measurements of each version, by key.
@@ -157,7 +159,7 @@ impl Timeline<'_> {
                 ends.filter(|place| !self.failed.contains_key(place)).chain(open).collect();
             match self.build(&group)? {
                 UnlessInterrupted::Interrupted => return Ok(UnlessInterrupted::Interrupted),
-                // A version that does not build leaves room for another one.
+                // Another version takes the place of a version that does not build.
                 UnlessInterrupted::Done(false) => {}
                 UnlessInterrupted::Done(true) => {
                     if let UnlessInterrupted::Interrupted = self.race(&group)? {
@@ -203,7 +205,7 @@ impl Timeline<'_> {
         Ok(UnlessInterrupted::Done(true))
     }
 
-    /// Races some versions, and keeps what the race showed.
+    /// Races some versions, and stores the measurements.
     fn race(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<UnlessInterrupted<()>> {
         let names: Vec<&str> =
             group.iter().map(|place| &self.source.versions[*place].name[..]).collect();
@@ -344,7 +346,7 @@ impl Timeline<'_> {
         })
     }
 
-    /// Removes the worktrees. What was measured is kept.
+    /// Removes the worktrees, but keeps the measurements.
     fn clean(&self) -> anyhow::Result<()> {
         if let Some(repository) = &self.source.repository {
             let commits = self.source.versions.iter().filter_map(|v| v.commit.as_ref());

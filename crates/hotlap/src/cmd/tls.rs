@@ -21,7 +21,8 @@ pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
     Ok(tls)
 }
 
-/// Applies the flags to a target. If the target does not use TLS, such flags are a usage error.
+/// Applies the flags to a target. If the target does not use TLS, flags other than `--insecure`
+/// are a usage error.
 pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
     let Some(tls) = &mut target.tls else {
         let is_given = args.cacert.is_some() || args.cert.is_some() || args.sni.is_some();

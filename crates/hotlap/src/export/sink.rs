@@ -258,7 +258,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the rename, the temporary name no longer exists.
+        // After the rename, no file has the temporary name.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,7 +1,7 @@
-//! The servers during the measurement, with estimates whose intervals narrow, and the generator's
-//! health.
+//! The servers during the measurement, with their estimates so far, and how busy and late the
+//! generator is.
 //!
-//! The measuring thread only pushes a few figures per lap and per window of a warm-up. The drawing
+//! The measuring thread only adds a few figures per lap and per window of a warm-up. The drawing
 //! thread computes the estimates.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Board {
     /// Requests/s of each server in the latest window of its warm-up.
     warming: BTreeMap<usize, f64>,
     running: Option<usize>,
-    /// The share of the latest lap that the busiest generator thread spent on a core.
+    /// The share of the latest lap in which the busiest generator thread had something to do.
     busy: Option<f64>,
     late_ns: u64,
     /// Whether the key `q` has no effect, because hotlap does not read the keyboard.

@@ -11,8 +11,8 @@ use crate::analysis::{Analysis, Measure};
 use crate::model::{Apart, Run};
 
 /// A noise floor is far off if it is above this many times the pool's median, and above [`QUIET`].
-/// A shard needs three restarts to have a noise floor. With three restarts, the floor is this high
-/// by chance in 1 of 500 shards.
+/// A shard needs three restarts to have a noise floor. In a pool of twelve shards with three
+/// restarts each, the floor is this high by chance in about 1 of 500 shards (simulated).
 const TIMES: f64 = 3.0;
 
 /// The highest noise floor that is never far off, in log units.

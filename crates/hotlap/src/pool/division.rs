@@ -3,9 +3,9 @@
 //! Servers on different machines are compared only through the reference. So every shard measures
 //! the reference, its A/A control and the ceiling. The other servers are divided into groups.
 //! Several shards measure each group, because intervals come from the differences between nodes.
-//! With fewer shards, groups are larger, which has two advantages. The three servers that every
-//! shard repeats take the same time, however large the group is. And servers that were measured
-//! together are compared directly.
+//! With fewer shards, groups are larger, which has two advantages. Fewer shards spend time on the
+//! reference, the control and the ceiling. And servers that were measured together are compared
+//! directly.
 //!
 //! The shards of a group have consecutive numbers. A scheduler starts tasks in order. If enough
 //! nodes are free, the shards of a group run at about the same time, on different nodes. The other

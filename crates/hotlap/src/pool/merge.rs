@@ -40,9 +40,9 @@ impl Measured {
     }
 }
 
-/// The kind of a machine: the facts that nodes must have in common. Ratios really do
-/// differ between kinds, for example because of a different cache or kernel. So nodes of different
-/// kinds are not a sample of one population, and are never merged.
+/// The kind of a machine: the facts that nodes must have in common. Ratios differ between kinds,
+/// for example because of a different cache or kernel. So nodes of different kinds are not a
+/// sample of one population, and are never merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     cpu: String,
@@ -102,8 +102,8 @@ fn series(kernel: &str) -> String {
 /// not fit into memory. As a result, each shard has only one p50 and one p99 of a server.
 ///
 /// The histograms of all servers are put into the same round, so that the servers can be compared.
-/// A server without a lap in that round keeps its histograms in its first lap. Its percentiles are
-/// then compared only if that lap has the same restart.
+/// A server without a lap in that round keeps its histograms in its first lap that counts. Its
+/// percentiles are then compared only if that lap has the same restart.
 fn lighten(run: &mut Run) {
     let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();
     for lap in run.laps.iter().filter(|lap| lap.counts()) {
@@ -230,8 +230,8 @@ struct Servers {
 }
 
 impl Servers {
-    /// Collects the servers of all shards. Control and ceiling come last, as in a run on one
-    /// machine. A server counts as failed only if it failed in all shards that measured it.
+    /// Collects the servers of all shards. The control and the ceiling come last, as in a run on
+    /// one machine. A server counts as failed only if it failed in all shards that measured it.
     fn of(shards: &[&Measured]) -> Self {
         let mut all = Self { servers: Vec::new(), places: BTreeMap::new(), failures: Vec::new() };
         for are_last in [false, true] {
@@ -279,7 +279,7 @@ pub fn node(run: &Run) -> String {
     run.host.node.clone().unwrap_or_else(|| "unknown node".to_owned())
 }
 
-/// Returns what all nodes have in common, and the doubts about any node.
+/// Returns the host of the merged run, with the doubts about any node.
 fn host(shards: &[&Measured]) -> Host {
     let first = &shards[0].run.host;
     let machines = shards.iter().map(|shard| &shard.run.host.machine);
@@ -295,7 +295,7 @@ fn host(shards: &[&Measured]) -> Host {
     Host { machine, doubts, node: None, certificate: None, ..first.clone() }
 }
 
-/// Returns the facts that two machines of one kind share, without the facts in which they differ.
+/// Returns a machine without the optional facts in which another machine of its kind differs.
 fn common(mut machine: Machine, other: &Machine) -> Machine {
     fn keep<T: PartialEq>(own: &mut Option<T>, other: &Option<T>) {
         own.take_if(|own| Some(&*own) != other.as_ref());

@@ -1,10 +1,11 @@
-//! A report as CSV for spreadsheets (RFC 4180), with one line per server and load. Units are fixed
-//! and part of the column names. If a load sends several requests, the line of a server is followed
-//! by one line for each request. Only the lines of requests have a name in the column `request`.
+//! A report as CSV for spreadsheets, with one line per server and load. Fields are quoted as in
+//! RFC 4180. Units are fixed and part of the column names. If a load sends several requests, the
+//! line of a server is followed by one line for each request. Only the lines of requests have a
+//! name in the column `request`.
 //!
 //! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula. Names and
-//! versions come from outside. If one of them begins like this, it gets an apostrophe in front,
-//! which spreadsheets do not show. Figures are left alone. The JSON export has the exact names.
+//! versions come from outside. A name or version that begins like this gets an apostrophe in
+//! front. Figures are unchanged. The JSON export has the exact names.
 
 use crate::report::capacity::HeldWindow;
 use crate::report::{

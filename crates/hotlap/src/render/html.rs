@@ -1,6 +1,6 @@
 //! A report as a single HTML file that loads no font, script or style sheet from elsewhere. The
 //! page is readable without its script. The script sorts tables, shows the values of points in
-//! charts, hides servers, and copies the command.
+//! charts, hides servers, searches flame graphs, lists laps, and copies the command.
 
 use serde_json::{Value, json};
 
@@ -232,7 +232,7 @@ fn legend(report: &Report, palette: &Palette) -> Html {
 }
 
 /// Returns the CSS rules that hide a server's series, and the rules that give the ceiling its
-/// neutral colour. They are generated here, because a style sheet cannot count.
+/// neutral colour. The rules are generated here, because the number of servers varies.
 fn hiding(report: &Report, palette: &Palette) -> String {
     let hidden = |n| format!("body.h{n} svg [data-group=\"{n}\"]{{display:none}}");
     let mut out: String = (0..palette.names().len()).map(hidden).collect();

@@ -297,7 +297,7 @@ pub const YELLOW: &str = "\x1b[33m";
 const GREEN: &str = "\x1b[32m";
 const OFF: &str = "\x1b[0m";
 
-/// The text that is shown on a terminal.
+/// The text for a terminal, while it is put together.
 pub struct Screen {
     width: usize,
     color: bool,

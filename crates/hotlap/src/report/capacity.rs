@@ -62,7 +62,7 @@ pub struct CapacityRow {
     /// `not measured well enough`, or `inconclusive: ` and the reason. Empty without a ratio.
     pub words: String,
     /// The window in which the server was held at the capacity, for longer than in other windows.
-    /// `null` if the search was interrupted before this window.
+    /// `null` if no such window counts.
     pub held: Option<HeldWindow>,
     /// CPU time per request near the capacity, in microseconds.
     pub cpu_us: Option<Figure>,
@@ -94,7 +94,7 @@ pub struct CapacityPoint {
 pub struct CapacityWindow {
     /// The offered rate, in requests/s.
     pub rate: f64,
-    /// Whether the window counts, that is, whether the load generator kept up.
+    /// Whether the window passed its validity checks.
     pub counts: bool,
     /// Whether the server met every goal in the window.
     pub is_kept: bool,

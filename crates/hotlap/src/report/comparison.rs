@@ -101,7 +101,7 @@ pub struct MeasureChange {
     /// The level in the later runs.
     pub after: Option<Figure>,
     /// The ratio of the later level to the earlier one, and the verdict. If `is_relative` is true,
-    /// both levels are divided by the ceiling's.
+    /// both levels are divided by the ceiling's level.
     #[serde(flatten)]
     pub found: MeasureVerdict,
     /// Whether the ratio and the verdict are relative to the change of the ceiling.
@@ -369,7 +369,7 @@ fn unmatched_loads(sides: [Side; 2], matched: &[Matched]) -> Vec<String> {
     [0, 1].into_iter().filter_map(only).collect()
 }
 
-/// Returns what differs between the runs besides the server, and which runs did not finish.
+/// Returns what differs between the runs, and which runs did not finish.
 fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
     let [before, after] = sides;
     let of_both = servers.iter().map(Matched::first).collect::<Vec<_>>();

@@ -104,7 +104,7 @@ impl ExplanationResults {
         }
     }
 
-    /// Returns the ledger as a table, with all functions or only the most important ones.
+    /// Returns the ledger as a table, with all functions or only the most important functions.
     pub fn ledger_table(&self, has_details: bool) -> Table {
         let rows: Vec<LedgerRow> = ledger::shown(&self.ledger, has_details);
         let cells = |of: fn(&LedgerRow) -> Cell| rows.iter().map(of).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ impl ExplanationResults {
         .with_tones(tones)
     }
 
-    /// Returns the counts as a table, with all counts or with those that differ.
+    /// Returns the counts as a table, with all counts or only the counts that differ.
     pub fn count_table(&self, has_details: bool) -> Table {
         let is_shown = |row: &&CountRow| has_details || row.differs;
         let rows: Vec<&CountRow> = self.counts.iter().filter(is_shown).collect();
@@ -255,8 +255,8 @@ pub struct FlameBox {
     pub left: f64,
     /// The width of the box, in per cent of the whole width.
     pub width: f64,
-    /// How much more CPU time the server spends in the function: the square root of its share of
-    /// the largest difference, from −100 (less) to 100 (more).
+    /// How much more CPU time the server spends in the function, from −100 (less) to 100 (more).
+    /// The shade is the square root of the share of the largest difference.
     pub shade: i32,
 }
 

@@ -18,11 +18,12 @@ pub struct Heading {
     pub number: Option<u64>,
     /// The requests: the name of a contract such as `hello`, or `GET /path`.
     pub contract: String,
-    /// The line above the table, in parts: contract, load, cores, schedule.
+    /// The line above the table, in parts, such as contract, load, cores and schedule.
     pub title: Vec<String>,
     /// The time at which the run began: `2026-11-21T20:15:00Z`.
     pub began: String,
-    /// The time that the run took, in seconds. `null` while it is running or if hotlap was killed.
+    /// The time that the run took, in seconds. `null` while the run is under way, or if hotlap was
+    /// killed.
     pub took_s: Option<f64>,
     /// The state of the run: finished, under way, or ended early.
     pub state: RunState,
@@ -43,7 +44,7 @@ pub struct Heading {
     /// The question, in words.
     #[serde(skip)]
     pub question_words: &'static str,
-    /// The seed of the random order of the servers.
+    /// The seed of random choices, such as the order of the servers.
     pub seed: u64,
     /// The loads of the run.
     pub loads: Vec<model::Load>,
@@ -57,7 +58,7 @@ pub struct Heading {
     pub database: Option<model::DatabaseFacts>,
 }
 
-/// The machine that ran the servers, and one line that describes it.
+/// The machine that ran the servers, and one line that describes the machines of the run.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostView {
@@ -225,7 +226,8 @@ fn title(run: &Run) -> Vec<String> {
     parts
 }
 
-/// Returns `core 0`, `cores 0–3` or `cores 0, 2`. `None` if servers are not pinned to cores.
+/// Returns `core 0`, `cores 0–3` or `cores 0, 2`. `None` if the list is empty, because nothing is
+/// pinned.
 pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {

@@ -71,8 +71,9 @@ pub struct LapView {
     pub requests_per_s: f64,
     /// CPU time per request, in microseconds, not adjusted for the speed of the cores.
     pub cpu_us: Option<f64>,
-    /// The mean time of a short system call on the server's cores during the lap, in nanoseconds. A
-    /// slower core takes longer. `null` if the server is not pinned.
+    /// The mean time of a short system call on the server's cores during the lap, in nanoseconds.
+    /// A slower core takes longer. `null` without a gauge, for example if the server is not
+    /// pinned.
     pub gauge_ns: Option<f64>,
     /// Median latency in milliseconds, which is response time in an open loop. `null` if there were
     /// no requests.
@@ -101,7 +102,7 @@ pub struct LapView {
     pub series_mean_ms: Vec<Option<f64>>,
     /// The longest latency in each tenth of a second, in milliseconds. `null` without responses.
     pub series_max_ms: Vec<Option<f64>>,
-    /// Why the lap is excluded or is only a lower bound. Empty if it passed all validity checks.
+    /// The failed validity checks, in words. Empty if the lap passed all checks.
     pub doubts: Vec<String>,
     /// Whether the lap counts in estimates.
     pub counts: bool,

@@ -37,7 +37,8 @@ pub struct Latency {
     /// The maximum, in milliseconds.
     pub max: Option<Figure>,
     /// The points of the percentile curve. Each is a share of the requests, and their longest
-    /// latency in milliseconds. The curve ends where there are too few samples.
+    /// latency in milliseconds. The curve ends where there are too few samples, or before the
+    /// first lower bound.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -20,8 +20,8 @@ pub struct Overview {
 }
 
 impl Report {
-    /// Returns the overview. `None` unless at least two loads compare servers with a reference, and
-    /// each load has a name of its own.
+    /// Returns the overview. `None` unless the run compares servers with a reference under at
+    /// least two loads, and each load has a name of its own.
     pub fn overview(&self) -> Option<Overview> {
         let [first, _, ..] = &self.tables[..] else { return None };
         if self.run.question != Question::Compare {

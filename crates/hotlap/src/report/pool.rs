@@ -39,7 +39,8 @@ pub struct ShardView {
     pub restarts: u32,
     /// The time that the shard took, in seconds.
     pub took_s: f64,
-    /// The shard's noise floor in CPU time per request, as a share. `null` if unknown.
+    /// The shard's noise floor in CPU time per request or else requests/s, as a share. `null` if
+    /// unknown.
     pub noise: Option<f64>,
     /// The CPU time per request of the shard's ceiling, in microseconds. `null` if unknown.
     pub ceiling_us: Option<f64>,
@@ -174,7 +175,7 @@ impl NodeDifference {
         let of = |server: usize| {
             let found = analysis.node_spread(server);
             let any = found[Measure::Cost].or(found[Measure::Rate])?;
-            // Two nodes say next to nothing about how much nodes differ.
+            // Two nodes say almost nothing about how much nodes differ.
             (any.nodes >= hotlap_stats::MIN_RESTARTS).then_some(())?;
             let between = |measure: Measure| Some(in_percent(&found[measure]?.between));
             Some(Self {

@@ -44,7 +44,9 @@ pub struct LoadResults {
     /// If CPU time or requests/s are adjusted for the speed of the servers' cores, by how much
     /// that speed varied between laps, as a share. `null` if neither is adjusted.
     pub adjusted_for_speed: Option<f64>,
-    /// The servers with a rank in order of rank, then the servers without a rank, then the ceiling.
+    /// The servers in the order of the table. Servers that serve the load's full rate come first,
+    /// by CPU time. The others follow by requests/s, and the ceiling is last. Layers keep their
+    /// order.
     pub rows: Vec<Row>,
     /// The figures of each request to each server. Empty if the load sends only one request.
     pub by_request: Vec<RequestRow>,
@@ -90,14 +92,14 @@ impl LoadResults {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The ranks that the server may have. `null` for the ceiling, and without a verdict (fewer
-    /// than three restarts, a control that differs, or a server that was still warming up).
+    /// The ranks that the server may have. `null` for the ceiling, after a wrong response, and if
+    /// verdicts are withheld, for example with fewer than three restarts.
     pub rank: Option<Rank>,
     /// The server's name in tables.
     pub name: String,
     /// The server's role in the run.
     pub role: Role,
-    /// The command that started the server.
+    /// The command that started the server, or its URL.
     pub command: String,
     /// The server's version, as its toolchain reports it.
     pub version: String,
@@ -120,7 +122,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statements: Option<Figure>,
     /// How often per request the database waited for the server. Statements that are sent together
-    /// take one round trip. Counted together with the statements.
+    /// take one round trip. Round trips are counted together with the statements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round_trips: Option<Figure>,
     /// The slice bias, found by probes: CPU time per request in the window of a slice, divided by
@@ -619,15 +621,16 @@ impl LoadResults {
         if decides { column } else { column.drop_order(2) }
     }
 
-    /// Whether the servers are ordered by CPU time per request, because the load has a rate or the
-    /// generator limits a server.
+    /// Whether CPU time per request decides at least part of the order of the servers. The load
+    /// then has a rate, or the generator limits a server.
     fn is_ordered_by_cost(&self) -> bool {
         let is_own = |row: &&Row| row.role != Role::Ceiling;
         self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
     }
 
-    /// Returns the latency whose percentiles a row shows: with a common rate, the response time at
-    /// that rate, or `None` if the server did not reach it. Otherwise, the latency under the load.
+    /// Returns the latency whose percentiles a row shows. With a common rate, this is the response
+    /// time at that rate, or `None` if the server did not reach the rate. Otherwise, this is the
+    /// latency under the load.
     pub(crate) fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }

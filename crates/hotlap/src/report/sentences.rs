@@ -11,15 +11,15 @@ use crate::analysis::{Analysis, Found, Limited, Measure, ServerComparison};
 use crate::model::{Lap, Question, Run};
 use crate::text::number::{self, count, plural};
 
-/// The maximum number of comparisons in sentences. Beyond this number, comparisons are easier to
-/// read in the table.
+/// The maximum number of comparisons in sentences. More comparisons are easier to read in the
+/// table.
 const MOST: usize = 5;
 
-/// Returns the sentences of a table. The first ones compare each server with the reference, in the
-/// order of the table. Others state how many servers the generator limits, which servers sent wrong
-/// responses, and why there are no figures. The last one states what would decide inconclusive
-/// comparisons. A suite about layers has no comparisons, because each step has its own sentence. If
-/// one reason withholds all verdicts, no sentence compares servers.
+/// Returns the sentences of a table. The first sentences compare each server with the reference,
+/// in the order of the table. Others state how many servers the generator limits, which servers
+/// sent wrong responses, and why there are no figures. The last sentence states what would decide
+/// inconclusive comparisons. A suite about layers has no comparisons, because each step has its
+/// own sentence. If one reason withholds all verdicts, no sentence compares servers.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {

@@ -48,9 +48,9 @@ pub struct PublishedView {
     pub ratio_here: Option<Figure>,
     /// Both ratios in one line: `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
     pub sentence: String,
-    /// The reason to doubt this figure. Empty if none is known.
+    /// A caveat about this figure. Empty if there is none.
     pub doubt: String,
-    /// The reason to doubt the whole source. Empty if none is known.
+    /// A caveat about all figures of the source. Empty if there is none.
     pub source_doubt: String,
     /// The published socket errors under overload, in the order connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
@@ -122,11 +122,11 @@ impl PublishedView {
         }
     }
 
-    /// Returns the sentence, followed by the reason for doubt unless it is empty.
+    /// Returns the sentence, followed by the caveat if there is one.
     pub fn sentence_with_doubt(&self) -> String {
         match self.doubt.is_empty() {
             true => self.sentence.clone(),
-            false => format!("{} · doubt: {}", self.sentence, self.doubt),
+            false => format!("{} · caveat: {}", self.sentence, self.doubt),
         }
     }
 }
@@ -168,15 +168,15 @@ impl PublishedSource<'_> {
             Column::right("%CPU", self.rows.iter().map(|(_, p)| number(p.cpu_percent))),
             Column::right(&format!("then{base}"), cells(|p| text_cell(p.ratio_then.as_ref()))),
             Column::right(&format!("here{base}"), cells(|p| cell(p.ratio_here.as_ref()))),
-            Column::left("doubt", cells(|p| Cell::from(&p.doubt))),
+            Column::left("caveat", cells(|p| Cell::from(&p.doubt))),
         ])
     }
 
-    /// Returns the machine, the method and the reason for doubt of a source, in parts.
+    /// Returns the machine, the method and the caveat of a source, in parts.
     pub fn circumstances(&self) -> Vec<String> {
         let doubt = match self.any.source_doubt.as_str() {
             "" => String::new(),
-            doubt => format!("doubt: {doubt}"),
+            doubt => format!("caveat: {doubt}"),
         };
         let parts = [self.any.machine.clone(), self.any.command.clone(), doubt];
         parts.into_iter().filter(|part| !part.is_empty()).collect()
@@ -435,7 +435,7 @@ fn words(points: &[ScalePoint]) -> String {
 pub struct Failed {
     /// The server's name in tables.
     pub name: String,
-    /// The command that started the server.
+    /// The command that should have started the server.
     pub command: String,
     /// The phase and cause of the failure, the last lines of the server's output, and the remedy.
     #[serde(flatten)]

@@ -270,7 +270,7 @@ impl Noise {
     }
 }
 
-/// Returns a sentence about figures, if they are adjusted for the speed of the servers' cores.
+/// States which figures are adjusted for the speed of the servers' cores. `None` if none is.
 pub fn adjusted(speed: &Speed) -> Option<String> {
     let figures = match (speed.cost.is_some(), speed.rate.is_some()) {
         (true, true) => "CPU time and requests/s are",

@@ -253,8 +253,8 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
 fn steadying(found: &Unsteady) -> &'static str {
     match found {
         Unsteady::AtLimit => {
-            "Load it for some minutes before the run: start a command yourself, and give its URL \
-             instead. Such a run has figures, but no verdict."
+            "Load the server for some minutes before the run: start its command yourself, and give \
+             its URL instead."
         }
         Unsteady::Changing { change, .. } if *change < 0.0 => {
             "With --restarts 3 and a longer --duration, the server gets more time in each restart."
@@ -263,7 +263,8 @@ fn steadying(found: &Unsteady) -> &'static str {
     }
 }
 
-/// States why windows of a search are excluded, and what to do, without other generators.
+/// States why windows of a search are excluded, and what to do, if no generator is on another
+/// host.
 fn late_windows(run: &Run) -> String {
     let late = match run.host.controller {
         Some(_) => "The load generator sent late, or the servers' host did not answer.",

@@ -28,7 +28,7 @@ pub enum StoreError {
     Damaged {
         /// The path of the file.
         path: String,
-        /// SQLite's message.
+        /// SQLite's message, or what is wrong with the file.
         cause: String,
     },
     /// The path is a folder, a device or a named pipe.
@@ -54,7 +54,7 @@ pub enum StoreError {
     Unwritable {
         /// The path of the file.
         path: String,
-        /// The message of the system or of SQLite.
+        /// The message of the system or of SQLite, or that another program has locked the store.
         cause: String,
     },
     /// The file does not exist.

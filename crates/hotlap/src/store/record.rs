@@ -1,6 +1,6 @@
 //! Converts runs and laps to the columns of the store, and back. Values are checked when they are
-//! read. So a value that a damaged disk or another program changed is an error at once. Without the
-//! checks, such a value could cause a panic or a wrong figure later.
+//! read, because a damaged disk or another program may have changed them. Without the checks, a
+//! changed value could cause a panic or a wrong figure later.
 
 use std::io::{Read, Write};
 
@@ -25,7 +25,7 @@ const UNPACKED: u64 = 1 << 28;
 const MOST: u64 = 1 << 53;
 
 /// The highest accepted number of a restart, a round, or a place in a round. The numbers in a run
-/// of a year are lower.
+/// of a month are lower.
 const LAST: u32 = 1 << 24;
 
 /// Stores a run without its laps, under `number` or under the next free number.
@@ -240,7 +240,7 @@ fn observation(seen: &Observation) -> Result<(), String> {
             let frames = profile.frames.len();
             let stacks = profile.stacks.iter();
             if stacks.clone().flat_map(|stack| &stack.frames).any(|at| *at as usize >= frames) {
-                return Err(format!("a stack refers to more than {frames} frames"));
+                return Err(format!("a stack refers to a frame beyond the last of {frames}"));
             }
             stacks.into_iter().try_for_each(|stack| is_count(stack.samples))
         }

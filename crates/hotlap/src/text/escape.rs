@@ -3,7 +3,7 @@
 //! Names, versions, log lines, headers and error messages come from servers, builds, files and
 //! other people. Sent raw to a terminal, such text can move the cursor, overwrite earlier output,
 //! set the window's title or reverse the order of what follows. Everything that hotlap prints
-//! passes through a function of this module, which shows such characters as escapes (`\x1b`).
+//! passes through a function of this module, which shows hidden characters as escapes (`\x1b`).
 
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub fn name(variant: &impl Serialize) -> String {
 
 /// Whether a character is invisible but changes how text is shown. Such characters are controls
 /// (C0, DEL and C1), line and paragraph separators, and tags. The marks, embeddings, overrides and
-/// isolates of bidirectional text belong to them too (Unicode Standard Annex 9, section 2).
+/// isolates of bidirectional text are hidden, too (Unicode Standard Annex 9, section 2).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

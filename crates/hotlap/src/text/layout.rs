@@ -160,7 +160,7 @@ pub fn shortened(text: &str, room: usize) -> String {
 /// A space at which no line breaks.
 const NO_BREAK: char = '\u{a0}';
 
-/// Keeps the lines of a sentence from breaking within an interval, such as `[1.49, 1.53]`.
+/// Prevents line breaks within an interval, such as `[1.49, 1.53]`.
 pub fn unbroken(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_inclusive(' ') {
@@ -175,8 +175,8 @@ pub fn unbroken(text: &str) -> String {
     out
 }
 
-/// Wraps text into indented lines of at most `width` columns. A word that is longer than a line is
-/// not broken, nor is an interval. Control characters are shown as escapes.
+/// Wraps text into indented lines of at most `width` columns. Neither a word that is longer than a
+/// line nor an interval is broken. Control characters are shown as escapes.
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let is_break = |c: char| c.is_whitespace() && c != NO_BREAK;
     let text = unbroken(text);

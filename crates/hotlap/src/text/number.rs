@@ -145,8 +145,8 @@ fn civil(days: u64) -> (u64, u64, u64) {
 /// that small differences look small.
 const LEAST_RANGE: f64 = 0.025;
 
-/// Draws values as eighths of a line, from the lowest to the highest. A bar precedes each index in
-/// `changes`, and a space stands for a missing value (NaN).
+/// Draws values as bars of one to eight eighths of a line, from the lowest to the highest. A bar
+/// precedes each index in `changes`, and a space stands for a missing value (NaN).
 pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
     const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let known = || values.iter().copied().filter(|v| v.is_finite());

@@ -90,7 +90,7 @@ fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
     laps.filter(because).collect()
 }
 
-/// A stopped generator does not respond any more and cannot end by itself.
+/// A stopped generator does not answer and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_started_again() {
     let lose = |signal, rounds, why| {

@@ -123,7 +123,7 @@ impl UnderWay {
     }
 }
 
-/// A stopped generator does not respond any more and cannot end by itself.
+/// A stopped generator does not answer and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
     let lose = |signal, why| {

@@ -138,7 +138,7 @@ fn tells_each_lap(browser: &Browser) {
     assert_eq!(
         browser.text(rows),
         "162",
-        "3 restarts, twice in each round: 4 servers in 6 rounds, control and ceiling in one"
+        "3 restarts, twice in each round: 4 servers in 6 rounds, control in two, ceiling in one"
     );
     browser.run(
         "const s = document.querySelector('#each select'); s.value = '3';\

@@ -40,7 +40,7 @@ impl Instance {
     }
 
     /// Starts the server and waits until it responds. If the server is already running, finds the
-    /// process to measure. With `observes`, instruments can be used on the server.
+    /// processes to measure. With `observes`, instruments can be used on the server.
     pub fn start(&mut self, observes: bool) -> Result<(), ServerFailure> {
         self.observes = observes;
         let setting = &self.run.setting;
@@ -130,9 +130,9 @@ impl Instance {
             target.ok_or_else(|| self.failure("verify", "it is not running".to_owned(), ""))?;
         let contract = &self.participant.contract;
         if contract.fields.order.is_some() {
-            // A recording defines the correct status of each response. A few of its many paths may
-            // have other responses by now, so nothing is learned from responses, and wrong ones
-            // count.
+            // A recording defines the correct status of each response. A few of its many requests
+            // may get another status by now, so nothing is verified here. Under load, such a
+            // response counts as wrong.
             self.requests = contract.unverified_requests(&self.host);
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Instance {
                 &self.participant.contract,
                 &self.run.stop,
             )
-            .map_err(|what| self.failure("verify", what, "try it with curl"))?;
+            .map_err(|what| self.failure("verify", what, "send the request with curl"))?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {

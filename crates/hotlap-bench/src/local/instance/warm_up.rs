@@ -41,7 +41,7 @@ pub(in super::super) const WARM_WINDOW: Duration = Duration::from_millis(100);
 /// *Probes*: the *cost alone*). A warm-up with fewer windows shows no cost alone.
 const ALONE_WINDOWS: usize = 10;
 
-/// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
+/// How long hardware counters run at the end of a warm-up's steady load (METHODOLOGY, *A run*).
 pub(in super::super) const COUNTED: Duration = Duration::from_millis(250);
 
 /// A compiler is done once its threads use less than this share of a core over a stretch of
@@ -220,8 +220,8 @@ impl Instance {
         }
     }
 
-    /// The time limit of a warm-up. A server that was not steady in an earlier warm-up gets less
-    /// time.
+    /// The time limit of a warm-up. A server that was never steady in its previous warm-up gets
+    /// less time.
     fn warm_limit(&self, earlier: Option<WarmupProfile>) -> Duration {
         let is_unsteady = earlier.is_some_and(|known| known.steady.class == Class::NeverSteady);
         self.run.setting.warm_limit / if is_unsteady { UNSTEADY_AGAIN } else { 1 }
@@ -383,7 +383,7 @@ impl Instance {
         earlier.map_or(settings, |earlier| settings.for_restart(&earlier.steady))
     }
 
-    /// Loads a server in bursts, on its own cores, until the bursts are steady.
+    /// Loads a server in bursts, on its own cores, until the bursts are steady or the time is up.
     fn settle(
         &mut self,
         load: usize,
@@ -444,9 +444,9 @@ impl Instance {
         Ok((fallen > 0).then_some((sums, is_level)))
     }
 
-    /// Loads a server briefly [`A_SUM`] times. The sum includes the pauses, because a server may
-    /// work in a pause too. Returns `None` as soon as [`SLOW`] loads are late, or if the cost is
-    /// unknown.
+    /// Loads a server briefly [`A_SUM`] times. The sum of CPU time includes the pauses, because a
+    /// server may work in a pause too. Returns `None` as soon as [`SLOW`] loads are late, or if
+    /// the cost is unknown.
     fn brief_loads(&mut self, load: usize) -> Result<Option<Burst>, Trouble> {
         let (mut first, mut loaded, mut slow) = (None, Duration::ZERO, 0);
         for _ in 0..A_SUM {
@@ -466,7 +466,7 @@ impl Instance {
         Ok(sum.cost_ns().map(|_| Burst::new(sum, &self.run.usual_call_ns)))
     }
 
-    /// Loads a server on new connections, then waits until it is idle.
+    /// Loads a server on new connections, then waits until it is idle, for at most [`PAUSE`].
     fn burst(&mut self, load: usize) -> Result<Burst, Trouble> {
         self.held = None;
         // The pause begins after requests in flight have ended, because they are not background

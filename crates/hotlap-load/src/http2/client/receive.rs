@@ -52,7 +52,7 @@ impl ClientConnection {
         }
         match header.kind {
             kind::DATA => self.begin_data(header, input, out),
-            // The usual case comes first.
+            // Usually, the whole frame has arrived.
             kind::HEADERS if header.length as usize <= input.len() => {
                 let (payload, rest) = input.split_at(header.length as usize);
                 *input = rest;
@@ -330,7 +330,7 @@ fn priority(header: FrameHeader) -> Step<'static> {
 /// smaller frames.
 const MAX_FRAMES: u32 = 64;
 
-/// The maximum number of interim responses before a final one. Servers send one or two.
+/// The maximum number of interim responses before a final response. Servers send one or two.
 const MAX_INTERIM: u8 = 100;
 
 impl ClientConnection {
@@ -415,7 +415,8 @@ impl ClientConnection {
         }
     }
 
-    /// Returns the meaning of a header block, which is known from before or decoded now.
+    /// Returns the meaning of a header block. A block that has arrived before is decoded again
+    /// only if the table has changed.
     #[inline]
     fn meaning(&mut self, block: &[u8]) -> Result<Meaning, Fault> {
         if !self.limits.reuses_heads {

@@ -144,7 +144,8 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Returns the server's amount ÷ the reference's. The interval has only the difference's error.
+    /// Returns the server's amount ÷ the reference's. The interval covers only the error of the
+    /// difference.
     pub fn ratio(&self) -> Estimate {
         let of = |difference: f64| 1.0 + difference / self.reference.value;
         let Estimate { value, low, high } = self.difference;

@@ -30,7 +30,8 @@ const PACKAGES: &str = "node_modules/";
 pub struct Function {
     /// The name of the function.
     pub name: String,
-    /// The library without its version, or the JavaScript package. Empty for the program itself.
+    /// The library without its version, or the JavaScript package or file. Empty for the program
+    /// itself.
     pub library: String,
     /// Whether a runtime compiled the function.
     pub is_jit: bool,
@@ -231,7 +232,7 @@ fn is_one_of(name: &str, all: &[String]) -> bool {
 
 impl CodeGroup {
     /// Returns the group of a stack that begins with the outermost frame. The innermost frame
-    /// decides.
+    /// decides, and for a kernel function also its callers in the kernel.
     pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
         let mut inwards = stack.rev();
         let Some(top) = inwards.next() else { return Self::Application };

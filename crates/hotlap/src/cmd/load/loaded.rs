@@ -57,15 +57,15 @@ impl LoadedRequest<'_> {
 }
 
 impl Loaded {
-    /// The reasons why the generators did not measure one load together. Empty if they did, or if
-    /// there is only one generator.
+    /// The reasons why generators on other hosts did not measure one load together. Empty if this
+    /// process generated the load.
     pub fn invalid(&self) -> &[Invalid] {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
     }
 
     /// The time of the last response of a server that is gone, in seconds since the window opened.
-    /// A server counts as gone if, for the last second or more of the window, requests failed and
-    /// no response came.
+    /// A server counts as gone if, in the last second or more of the window, requests failed and
+    /// no response was correct.
     pub fn silent_since_s(&self) -> Option<f64> {
         let series = &self.outcome.series;
         let last = series.iter().rposition(|tick| tick.responses > 0)? + 1;

@@ -23,7 +23,7 @@ use crate::text::{layout, visible, wrap};
 pub use machine::{csv, hgrm, hlog, json};
 pub use wrk::{wrk, wrk_head};
 
-/// Formats the main figures for people, in lines of at most `width` columns.
+/// Formats the main figures for people. Tables and sentences fit into `width` columns.
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));

@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::text::hanging;
 use crate::text::number::{percent, plural};
 
-/// Returns the builds as they would be if every build with an installed toolchain succeeded.
+/// Returns the results of the builds, as if every server with an installed toolchain were built.
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
@@ -159,8 +159,8 @@ fn rounds(experiment: &Experiment, run: &Run, forecast: &Forecast) -> Vec<String
     ));
     lines.push(match experiment.slices.first() {
         Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
-        None => "slices of 12 ms, or of 100 ms if a server costs more or less in slices of 12 ms \
-             than when left running"
+        None => "slices of 12 ms, or longer ones if a server is slow, or costs more or less in \
+             slices of 12 ms than when left running"
             .to_owned(),
     });
     lines

@@ -16,7 +16,7 @@ use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
 
-/// Prints the table of a finished run, writes the exports, and returns the exit code.
+/// Prints the table of a run that has ended, writes the exports, and returns the exit code.
 pub fn finish(
     kept: &Kept,
     spec: &RunSpec,

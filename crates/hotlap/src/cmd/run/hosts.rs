@@ -1,5 +1,5 @@
-//! The hosts of a run. They determine the cores of servers and generators, the threads of the load,
-//! and how short a slice may be.
+//! The hosts of a run. The hosts determine the cores of servers and generators, the threads of the
+//! load, and the shortest slice.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -87,7 +87,7 @@ impl Drop for Logs {
     }
 }
 
-/// Creates a folder named after the process, with a number appended if that name is taken.
+/// Creates a folder named after the process id, with a number appended if that name is taken.
 fn make(all: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     let names = std::iter::once(pid.to_string()).chain((2..).map(|n| format!("{pid}-{n}")));
@@ -148,7 +148,7 @@ fn remove_those_of_dead_runs(all: &Path) {
     }
 }
 
-/// Removes the files that a run writes, and then the folder if it is empty.
+/// Removes what a run writes, and then the folder if it is empty.
 fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
@@ -162,7 +162,8 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run or a check writes a file with this name: `run`, or `3.log` for its fourth server.
+/// Whether a run or a check writes a file with this name: `run`, the log of the database, or
+/// `3.log` for the fourth server.
 fn is_a_runs(name: &str) -> bool {
     name == RUN || name == database::LOG || name.strip_suffix(".log").is_some_and(is_number)
 }

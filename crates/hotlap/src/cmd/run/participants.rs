@@ -310,8 +310,8 @@ impl Participants {
         }
     }
 
-    /// Adds the layer or the thread count of each server, and its published figures. `origins` has
-    /// the index of each server in `spec`.
+    /// Adds the layer below each server, its number of cores, and its published figures. `origins`
+    /// has the index of each server in `spec`.
     fn assign(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
         let entry_of = |origin: &Option<usize>| origin.map(|index| spec.servers[index].entry);
         let entries: Vec<Option<usize>> = origins.iter().map(entry_of).collect();

@@ -167,7 +167,7 @@ fn unfinished(earlier: &Run) -> u32 {
     u32::from(rounds.is_some_and(|rounds| rounds < earlier.schedule.rounds))
 }
 
-/// Returns a lap without its times. Only the costs of earlier laps determine how a run continues.
+/// Returns a lap without its histograms. How a run continues depends only on the other figures.
 fn without_times(lap: &Lap) -> Lap {
     let mut lap = lap.clone();
     lap.outcome.histograms_mut().into_iter().for_each(Histogram::clear);

@@ -244,7 +244,7 @@ impl Rule {
         }
     }
 
-    /// Applies the rule to each server of a run, compared with the same server in another run.
+    /// Applies the rule to each server, compared with the same server in earlier runs.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
@@ -326,13 +326,14 @@ impl Rule {
 enum Decision {
     Kept,
     Broken,
-    /// A run this many times as long would decide the rule. `None` means more than [`MOST_TIMES`].
+    /// A run about this many times as long would decide the rule. `None` means more than
+    /// [`MOST_TIMES`].
     Undecided {
         times: Option<u32>,
     },
 }
 
-/// The largest suggested factor for a longer run. Nobody runs for longer to decide a rule.
+/// The largest factor for a longer run that a message suggests.
 const MOST_TIMES: f64 = 50.0;
 
 /// The ratio at the limit, for a figure that may fall or rise by the share `limit`.
@@ -385,7 +386,7 @@ impl Ruling {
         ruling
     }
 
-    /// Applies rules to a comparison of two runs.
+    /// Applies rules to a comparison of earlier and later runs.
     pub fn on_change(comparison: &RunComparison, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| ruling.apply(*rule, |own| rule.judge_change(comparison, own)));

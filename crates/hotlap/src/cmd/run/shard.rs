@@ -167,7 +167,7 @@ fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
     publish(from, to)
 }
 
-/// The task that put a store into the folder.
+/// The task that put the store under its final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Published {
     /// This task.

@@ -99,9 +99,10 @@ pub struct RunSpec {
     pub growth: Growth,
     /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,
-    /// The limit: the run stops early once every cost ratio is certainly above or below it.
+    /// The cost ratio of `--stop-early`. The run stops early once every cost ratio is certainly
+    /// above or certainly below this limit.
     pub limit: Option<f64>,
-    /// The length of a slice. `None` means the shortest length without bias, which probes find.
+    /// The length of a slice. `None` means that probes choose the length.
     pub slice: Option<Duration>,
     /// The number of restarts. `None` means that the duration determines it.
     pub restarts: Option<u32>,
@@ -432,7 +433,7 @@ mod tests {
         assert_eq!((spec.question, spec.reference), (Question::Compare, Reference::Entry(0)));
     }
 
-    /// Regression: such loads were refused only when the first load began.
+    /// Regression: loads that are not possible were refused only when the first load began.
     #[test]
     fn a_load_that_no_generator_can_make_is_refused_at_once() {
         let error = |flags: &str| spec(&format!("hotlap run sh {flags}")).unwrap_err().to_string();

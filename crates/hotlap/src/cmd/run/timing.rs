@@ -48,8 +48,9 @@ const LEVEL: (Duration, Duration, u32) = (Duration::from_secs(1), Duration::from
 /// The time limit for a server to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The approximate times of the first start of a server that was never measured: until it responds,
-/// and until it is steady under each load. Runtimes with a JIT compiler take longer.
+/// The approximate times of the first start of a server that was never measured: until the server
+/// responds, and until its steady time under each load begins. Runtimes with a JIT compiler take
+/// longer.
 const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(500));
 
 /// The assumed mean service time of a server that was never measured.

@@ -1,4 +1,4 @@
-//! The setup of the self-test's experiments: the runner of `run`, with hotlap's own test servers.
+//! The setup of the selftest's experiments: the runner of `run`, with hotlap's own test servers.
 //! The benchmarks of the method use this setup too.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(12);
 /// How long a server must be steady before its warm-up ends. Test servers compile nothing.
 const LEVEL: Duration = Duration::from_secs(1);
 
-/// Everything that the experiments of the self-test share.
+/// Everything that the experiments of the selftest share.
 pub struct Arena {
     program: PathBuf,
     /// The cores. The server gets one, since each of its threads would count requests separately.

@@ -4,8 +4,8 @@
 //! configured service time.
 //!
 //! The client polls so that its own wake-ups are not part of the measured times. It sends at the
-//! rate of the laps that the times are compared with. If requests are rare, a server wakes up from
-//! a deeper idle state each time, which takes about 30 µs on a virtual machine.
+//! rate of the laps that the times are compared with. If requests are rare, a server's core wakes
+//! up from a deeper idle state each time, which takes longer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

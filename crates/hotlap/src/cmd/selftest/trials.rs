@@ -1,5 +1,5 @@
-//! The trials of the self-test: each compares what hotlap measures with the true figures of a test
-//! server. The benchmarks of the method also use the queues and the known costs.
+//! The trials of the selftest. Each trial compares what hotlap measures with the true figures of a
+//! test server. The benchmarks of the method also use the queues and the known costs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,8 +22,8 @@ use super::claim::{Claim, Unit};
 use crate::analysis::capacity::Highest;
 use crate::analysis::{Analysis, CapacityAnalysis, Measure};
 
-/// The number of connections, which is large enough that no request waits for another. Half load is
-/// possible even if each response takes 10 ms.
+/// The number of connections, which is large enough that no request waits for another at half
+/// load, even if each response takes 10 ms.
 const CONNECTIONS: usize = 16;
 
 /// The number of laps at half load.
@@ -32,7 +32,7 @@ const LAPS: u32 = 4;
 /// The length of a lap. A single lap is enough for some trials.
 const LAP: Duration = Duration::from_millis(500);
 
-/// The time limit of a warm-up. The test servers need none.
+/// The time limit of a warm-up. The test servers need no warm-up.
 const WARM: Duration = Duration::from_secs(1);
 
 /// How long the pausing server works, and how long it pauses, in milliseconds.
@@ -45,8 +45,8 @@ const PAUSING_RATE: f64 = 500.0;
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// The tolerance of a capacity, as a share. The search takes less than a quarter of the time of
-/// `hotlap capacity`, whose intervals are about this wide.
+/// The tolerance of a capacity, as a share. The search takes less than a quarter of the time that
+/// `hotlap capacity` takes by default, so the result is less precise.
 const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
@@ -260,7 +260,7 @@ pub struct KnownQueue {
     pub rate: f64,
 }
 
-/// A queue with one worker, one with two, and one in which 1 of 100 requests takes 20 times as
+/// Queues with one worker, with two workers, and with 1 of 100 requests that takes 20 times as
 /// long.
 pub const QUEUES: [KnownQueue; 3] = [
     KnownQueue { name: "one worker, 0.5 ms", server: "queue:1:500", rate: 1_767.3 },

@@ -34,11 +34,11 @@ pub struct RaceServer {
 /// The settings of all races.
 #[derive(Debug)]
 pub struct Races<'a> {
-    /// Global options of this process, such as `--redact`.
+    /// Global options of this process that races get, too, such as `--redact`.
     pub passed_on: &'a [String],
     /// Further options of `hotlap run`.
     pub options: Vec<String>,
-    /// The measuring time. `None` for the default of `hotlap run`.
+    /// The measuring time. `None` means the default of `hotlap run`.
     pub duration: Option<Duration>,
     /// The figure that is compared.
     pub measure: RacedMeasure,
@@ -116,7 +116,7 @@ impl<'a> Races<'a> {
         }
         for RaceServer { folder, run, .. } in servers {
             let folder = folder.to_string_lossy();
-            // The text may be a list of commands, and none of them may run in another folder.
+            // `run` may be a list of commands. None of them may run in another folder.
             command.arg(format!("cd {} || exit 1\n{run}", shell_words::quote(&folder)));
         }
         command.stdin(Stdio::null());

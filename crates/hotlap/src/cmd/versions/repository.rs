@@ -67,12 +67,13 @@ impl Repository {
         Ok(Self { root: root.into(), inside: inside.into() })
     }
 
-    /// Returns the good commit and all later ones up to the bad one that change these paths, oldest
-    /// first. At a merge, only the first parent is followed. Commits that do not contain the good
-    /// one are left out, so each commit contains the one before.
+    /// Returns the good commit, and the later commits up to the bad one that change these paths,
+    /// oldest first. At a merge, only the first parent is followed. Commits that do not contain
+    /// the good one are left out, so each commit contains the one before.
     ///
     /// # Errors
-    /// A commit does not exist, or the good one is not an ancestor of the bad one.
+    /// A commit does not exist, the good one is not an ancestor of the bad one, or no later commit
+    /// changes the paths.
     pub fn commits(&self, good: &str, bad: &str, paths: &[String]) -> anyhow::Result<Vec<Commit>> {
         let (first, last) = (hash_of(good)?, hash_of(bad)?);
         if git(&["merge-base", "--is-ancestor", &first, &last]).is_err() {
@@ -142,7 +143,7 @@ impl Repository {
             return;
         }
         let _ = git(&["worktree", "remove", "--force", "--force", &worktree.to_string_lossy()]);
-        // git knows nothing of a worktree that it had no time to register.
+        // If git was killed before it registered the worktree, git does not remove the folder.
         let _ = fs::remove_dir_all(worktree);
     }
 }
@@ -159,7 +160,7 @@ fn commit_of(hash: &str) -> anyhow::Result<Commit> {
     Commit::of_line(&line).with_context(|| format!("git log printed {line:?}"))
 }
 
-/// Runs git. Returns what it printed, without the last line end.
+/// Runs git. Returns what git printed, without line ends at the end.
 fn git(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").args(arguments).stdin(Stdio::null()).output();
     let output = output.context("cannot start git, which hotlap needs to read commits")?;

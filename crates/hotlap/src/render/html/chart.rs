@@ -44,7 +44,8 @@ impl Chart {
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
         let place = scene.axis_meta.take();
-        // The library's script and controls are omitted, because the page has its own.
+        // The library's script and controls are omitted, because the page has its own script and
+        // controls.
         scene.interactive = false;
         scene.has_tooltips = false;
         scene.background_color = None;
@@ -365,7 +366,7 @@ pub enum Stroke {
     Hollow,
     /// A line through the points.
     Line,
-    /// A dotted, faint line, for proportional growth.
+    /// A thin, dotted line, for proportional growth.
     Ideal,
     /// Steps from each point to the next, with intervals.
     Steps,
@@ -383,7 +384,7 @@ pub struct Point {
     pub y: f64,
     /// The interval, which is horizontal for dots, and vertical for steps and bands.
     pub span: Option<(f64, f64)>,
-    /// The text that the page shows when the pointer is over the point. Empty for no text.
+    /// The text that the page shows when the pointer is near the point. Empty for no text.
     pub text: String,
 }
 

@@ -204,7 +204,7 @@ fn ends(series: &[Series]) -> (f64, f64) {
     (low - margin, high + margin)
 }
 
-/// Returns the chart of published and measured figures, both relative to the reference.
+/// Returns the chart of published and measured figures, both relative to the source's reference.
 pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<_> = table
         .rows
@@ -229,10 +229,10 @@ pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     }
     Chart {
         title: "Published and measured".to_owned(),
-        note: "Requests/s relative to the reference: a diamond as published, a dot as measured \
-             here."
+        note: "Requests/s relative to the source's reference: a diamond is published, and a dot \
+             is measured here."
             .to_owned(),
-        x: Axis::over("ratio to the reference", times, extent(&series).chain([1.0])),
+        x: Axis::over("ratio to the source's reference", times, extent(&series).chain([1.0])),
         y: Vertical::Names(known.iter().map(|(r, _)| short_name(&r.name)).collect()),
         series,
         band: None,
@@ -296,7 +296,8 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let room = (high - low).max(0.1) * 0.08;
     Chart {
         title: "What each step costs".to_owned(),
-        note: "Each step is compared with the step below it. Left of the line, a step costs less."
+        note: "Each step is compared with the step below it. Left of the dashed line, a step \
+             costs less."
             .to_owned(),
         x: Axis::between(
             "µs of CPU per request",
@@ -463,9 +464,8 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     })
 }
 
-/// The maximum number of points in a chart over time. With more points, only every second, third, …
-/// lap is drawn. The maximum is enough for three restarts of twenty rounds of nine servers, in two
-/// thirds of a megabyte.
+/// The maximum number of points in a chart over time. With more points, only every second, third,
+/// … lap is drawn. The maximum limits the size of the page.
 const POINTS: usize = 6_000;
 
 /// The maximum number of points in all charts of one kind, for runs with several loads. Every other
@@ -501,7 +501,7 @@ pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec
             }
             points
         };
-        let mut note = "A point per lap, a line per restart.".to_owned();
+        let mut note = "Each point is a lap, and each line is a restart.".to_owned();
         if every > 1 {
             note += &format!(" One lap in {every} is drawn.");
         }
@@ -615,7 +615,7 @@ pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart
     let y = Axis::over("requests/s", plain, heights(&series));
     Chart {
         title: "Warm-up".to_owned(),
-        note: "Requests/s from the first request. A line per restart.".to_owned(),
+        note: "Requests/s from the first request. Each line is a start of a server.".to_owned(),
         x: Axis::between("time since the first request", (0.0, until), seconds),
         y: Vertical::Axis(y),
         series,

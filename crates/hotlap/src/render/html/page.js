@@ -1,12 +1,13 @@
 "use strict";
-// Sorts, points, hides, searches and copies. It computes no figure: every word it shows is in the page.
+// Sorts tables, shows texts of points, hides servers, searches flame graphs, lists laps, and copies
+// the command. This script computes no figures.
 (() => {
   const all = (what, within = document) => [...within.querySelectorAll(what)];
   const one = (what, within = document) => within.querySelector(what);
   const data = JSON.parse(one("#laps").textContent);
   const tip = one("#tip");
 
-  // Light or dark.
+  // A button switches between light and dark.
   const root = document.documentElement;
   const theme = one("#theme");
   theme.hidden = false;
@@ -16,7 +17,7 @@
     root.dataset.theme = shown === "dark" ? "light" : "dark";
   });
 
-  // The command that repeats it.
+  // A button copies the command that repeats the run.
   const copy = one("#copy");
   const said = copy.textContent;
   copy.hidden = !one("#command").textContent;
@@ -41,7 +42,7 @@
     setTimeout(() => { copy.textContent = said; }, 2000);
   });
 
-  // Tables are sorted by the head that is pressed, the other way round when pressed again.
+  // A click on a heading sorts its table, and another click reverses the order.
   const key = (row, column) => {
     const cell = row.cells[column];
     const value = cell.dataset.v;
@@ -67,7 +68,7 @@
     if (head) sort(head);
   });
 
-  // A server is shown and hidden in every chart at once.
+  // A button shows and hides its server in all charts.
   const hidden = (server) => document.body.classList.contains("h" + server);
   for (const button of all(".legend button")) {
     const server = button.dataset.server;
@@ -89,7 +90,7 @@
     }
   };
 
-  // Points tell what they are to a pointer, a finger, and the arrow keys.
+  // The mouse, a finger or the arrow keys choose the point whose text is shown.
   for (const figure of all("figure")) {
     const svg = one("svg", figure);
     const spots = JSON.parse(one("script", figure).textContent);
@@ -159,7 +160,7 @@
   }
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-  // Flame graphs are searched by name, and a part of one is enlarged when it is pressed.
+  // Flame graphs are searched by name. A click on a box enlarges the box.
   for (const flame of all(".flame")) {
     const boxes = [...flame.children].map((box) => ({
       box,
@@ -198,7 +199,7 @@
     });
   }
 
-  // Each lap, when it is asked for.
+  // The table of laps is written when its section is opened.
   const each = one("#each");
   const write = () => {
     const of = one("select", each).value;

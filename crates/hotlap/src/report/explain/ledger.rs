@@ -77,7 +77,8 @@ pub struct LedgerRow {
 struct Digit(usize);
 
 impl Digit {
-    /// Chooses hundredths of a microsecond below 1 ms, tenths below 10 ms, and whole ones above.
+    /// Chooses hundredths of a microsecond below 1 ms, tenths below 10 ms, and whole microseconds
+    /// above.
     fn of(largest_us: f64) -> Self {
         match largest_us {
             us if us < 1_000.0 => Self(2),
@@ -190,7 +191,8 @@ fn why(found: &Explanation, group: &GroupLine) -> String {
     }
 }
 
-/// Names the callers of a group. `None` if the group does not differ, or without known callers.
+/// Names the callers of a group. `None` if the group does not differ, or if its callers are
+/// unknown.
 pub(super) fn callers(group: &GroupLine) -> Option<String> {
     let named = group.callers.iter().filter(|_| group.differs).take(CALLERS);
     let named: Vec<String> = named
@@ -199,7 +201,8 @@ pub(super) fn callers(group: &GroupLine) -> Option<String> {
     (!named.is_empty()).then(|| format!("called by {}", named.join(", ")))
 }
 
-/// Names the caller of a function. `None` if the function does not differ, or without one caller.
+/// Names the caller of a function. `None` if the function does not differ, or if no single caller
+/// is known.
 pub(super) fn called_by(line: &FunctionLine) -> Option<String> {
     let caller = line.called_by.as_ref().filter(|_| line.differs)?;
     Some(format!("called by {}", caller.short_title()))
@@ -406,7 +409,7 @@ pub(super) fn sentence([reference, server]: [&str; 2], under: &str, found: &Expl
     sentence
 }
 
-/// Describes a group: its difference, its name, and in brackets what explains the difference.
+/// Describes a group: its difference, its name, and in parentheses what explains the difference.
 fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     let us = group.cost.difference.value / 1e3;
     let sign = if (us > 0.0) == is_more { "" } else { "−" };

@@ -95,8 +95,9 @@ fn generators(loaded: &Loaded, contributions: &Contributions) -> serde_json::Val
     })
 }
 
-/// Returns a plan as JSON. For an access log, only the number of requests and their rate are
-/// included. The paths may contain secrets, and there may be millions of them.
+/// Returns a plan as JSON. For an access log, the number of requests and the rate of a replay with
+/// times take the place of the paths. The paths may contain secrets, and there may be millions of
+/// them.
 fn plan_json(mut plan: Plan) -> serde_json::Value {
     const PLAIN: &str = "a plan is plain data";
     let Some(order) = plan.order.take() else { return serde_json::to_value(&plan).expect(PLAIN) };

@@ -19,8 +19,8 @@ struct Parts {
     arguments: Vec<String>,
 }
 
-/// Returns a name for each command, in order. A name is as short as possible while still unique. A
-/// command that no short name distinguishes keeps its full text.
+/// Returns a short name for each command, in order. Equal commands have equal names. A command
+/// that no short name distinguishes from other commands keeps its full text.
 pub fn names(commands: &[&str]) -> Vec<String> {
     let parts: Vec<Option<Parts>> = commands.iter().map(|command| Parts::of(command)).collect();
     let name = |place: usize| {
@@ -53,7 +53,8 @@ impl Parts {
         Some(Self { program, script, arguments })
     }
 
-    /// Returns the shortest form that differs from all others, or `None` if no form does.
+    /// Returns the whole command if it is short, or else the shortest form that differs from the
+    /// forms of all other commands. `None` if no form differs.
     fn name(&self, others: &[&Self]) -> Option<String> {
         let differs = |form: &dyn Fn(&Self) -> String| {
             let own = form(self);

@@ -1,5 +1,5 @@
-//! Checks that clap cannot express: options that exclude each other depending on the suite, the
-//! question or the servers. This module also defines what options mean for a question.
+//! Checks that clap cannot express, because they depend on the suite, the question or the servers.
+//! This module also defines what options mean for a question.
 
 use std::time::Duration;
 
@@ -127,7 +127,8 @@ pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()>
 }
 
 /// Rejects request options if only catalogue servers are named, because the contract defines their
-/// requests. `commands` and `urls` tell whether any server is a command or a URL.
+/// requests. Also rejects `--shell` if no command is named. `commands` and `urls` say whether any
+/// server is a command or a URL.
 pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> anyhow::Result<()> {
     let request = &args.common.request;
     let ask = &request.ask;

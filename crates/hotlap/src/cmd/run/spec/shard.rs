@@ -57,8 +57,9 @@ pub(super) fn shard(
     Ok(Shard { number, of, nodes_per_server, seed, suite_hash, options, reference, servers })
 }
 
-/// A hash of the suite's file, its requests file and its servers. Access logs are left out because
-/// they are large. The loads identify the access logs, and loads are compared separately.
+/// A hash of the suite's file, its requests file and the names of its servers. Access logs are
+/// left out because they are large. The loads identify the access logs, and loads are compared
+/// separately.
 fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
     let mut hasher = FnvHasher::default();
     let mut add = |bytes: &[u8]| {
