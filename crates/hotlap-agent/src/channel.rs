@@ -221,10 +221,12 @@ impl Channel {
             let request = ToAgent::<()>::Clock { number };
             state.link.send_stamped(frame::encode(&request).map_err(malformed)?);
             let answer = self.answer(&mut state, number, patience);
-            let (answer, received_ns) = state.close_on(answer)?;
-            let Answer::Clock(remote_ns) = answer else {
-                return Err(malformed("a report instead of a time"));
-            };
+            let times = answer.and_then(|(answer, received_ns)| match answer {
+                Answer::Clock(remote_ns) => Ok((remote_ns, received_ns)),
+                Answer::Refused(why) => Err(ChannelFault::Refused(why)),
+                Answer::Report(_) => Err(malformed("a report instead of a time")),
+            });
+            let (remote_ns, received_ns) = state.close_on(times)?;
             let offset = Offset::of(state.link.sent_ns(), remote_ns, received_ns);
             if best.is_none_or(|best| offset.error_ns < best.error_ns) {
                 best = Some(offset);

@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_later_hello_with_more_fields_is_understood() {
-        let later = r#"{"protocol":9,"version":"2.0.0","host":"h","role":"server","more":[1]}"#;
+        let later = r#"{"protocol":1009,"version":"2.0.0","host":"h","role":"server","more":[1]}"#;
         let hello: Hello = serde_json::from_str(later).expect("a hello");
-        assert_eq!((hello.protocol, hello.version.as_str()), (9, "2.0.0"));
+        assert_eq!((hello.protocol, hello.version.as_str()), (1009, "2.0.0"));
     }
 }

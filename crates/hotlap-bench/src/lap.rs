@@ -50,7 +50,7 @@ pub struct Contribution {
     pub late_ns: u64,
     /// The longest time for which the generator stalled, in nanoseconds.
     pub paused_ns: u64,
-    /// The share of the windows during which the generator's busiest thread was on a core, 0 to 1.
+    /// The share of the windows during which the generator's busiest thread was busy, 0 to 1.
     pub busy: f64,
 }
 
@@ -162,7 +162,7 @@ pub enum Violation {
     /// A generator thread was busier than allowed, so the generator may have been the bottleneck.
     /// The lap counts as a lower bound.
     Generator {
-        /// The share of the window during which the busiest thread was on a core, in per cent.
+        /// The share of the window during which the busiest thread was busy, in per cent.
         busy: f64,
     },
     /// More requests failed than are allowed.

@@ -442,12 +442,9 @@ pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     if limit.current.is_none_or(|soft| soft >= needed) {
         return Ok(());
     }
-    let maximum = Some(limit.maximum.map_or(needed, |hard| hard.max(needed)));
-    let wanted = match limit.maximum.is_none_or(|hard| hard >= needed) {
-        true => Rlimit { current: Some(needed), maximum: limit.maximum },
-        // A process with administrator rights may raise the hard limit.
-        false => Rlimit { current: Some(needed), maximum },
-    };
+    // A process with administrator rights may raise the hard limit.
+    let maximum = limit.maximum.map(|hard| hard.max(needed));
+    let wanted = Rlimit { current: Some(needed), maximum };
     setrlimit(Resource::Nofile, wanted).map_err(|_| refusal(servers, loads, needed, limit.maximum))
 }
 

@@ -379,10 +379,7 @@ impl<'a> Attacked<'a> {
         scenario: &Scenario,
     ) -> Result<Option<StressTrial>, ServerFailure> {
         let Some(first) = self.run_scenario(scenario)? else { return Ok(None) };
-        if !first.is_doubtful() {
-            return Ok(Some(first));
-        }
-        if self.stays_silent(&first) {
+        if !first.is_doubtful() || self.stays_silent(&first) {
             return Ok(Some(first));
         }
         Ok(Some(match self.run_scenario(scenario)? {

@@ -248,15 +248,17 @@ fn varying_body(
     }
 }
 
-/// Returns the ranges of the names and values of the lines in a valid head. Lines folded with a
-/// space are left out, because they may not vary.
+/// Returns the ranges of the names and values of the lines in a valid head. Folded
+/// lines are left out, because they may not vary.
 fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut found = Vec::new();
     let mut start = 0;
     while let Some(length) = head[start..].windows(2).position(|w| w == b"\r\n") {
         let line = &head[start..start + length];
         let colon = line.iter().position(|&b| b == b':');
-        if let (Some(colon), true, false) = (colon, start > 0, line.starts_with(b" ")) {
+        if let (Some(colon), true, false) =
+            (colon, start > 0, line.starts_with(b" ") || line.starts_with(b"\t"))
+        {
             let from = line[colon + 1..].iter().take_while(|b| **b == b' ').count() + colon + 1;
             found.push((start..start + colon, start + from..start + length));
         }

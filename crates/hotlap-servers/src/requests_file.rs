@@ -64,7 +64,7 @@ pub enum FieldSource {
     RandomLines(PathBuf),
     /// Random UUIDs of version 4.
     Uuid,
-    /// A text of this many random letters and digits.
+    /// A text of this many random letters, digits, `-` and `_`.
     Text(usize),
 }
 

@@ -44,7 +44,11 @@ impl FromStr for Lookup {
             None => (false, text),
         };
         let parsed = rest.split_once(' ').and_then(|(most, sql)| {
-            Some(Self { sql: sql.to_owned(), most: most.parse().ok()?, prepares })
+            Some(Self {
+                sql: sql.to_owned(),
+                most: most.parse().ok().filter(|most| *most > 0)?,
+                prepares,
+            })
         });
         let known = || "[prepare] MOST SQL".to_owned();
         parsed.ok_or_else(|| NotAServer { text: text.to_owned(), known: known() })

@@ -25,18 +25,7 @@ use crate::exit::{Exit, usage};
 
 /// Executes a command.
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
-    let is_hidden = matches!(
-        command,
-        Command::Agent(_)
-            | Command::Supervisor(_)
-            | Command::Ceiling(_)
-            | Command::Known(_)
-            | Command::Planted(_)
-            | Command::Lookup(_)
-            | Command::Floor(_)
-            | Command::Unruly(_)
-    );
-    if !is_hidden {
+    if !command.is_inner() {
         run::logs::end_leftovers();
     }
     match command {

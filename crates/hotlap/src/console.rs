@@ -158,13 +158,7 @@ fn width() -> usize {
     told.or_else(terminal_width).unwrap_or(WIDE).clamp(40, 400)
 }
 
-#[cfg(unix)]
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
-#[cfg(not(unix))]
-fn terminal_width() -> Option<usize> {
-    None
 }

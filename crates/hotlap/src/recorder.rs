@@ -136,24 +136,29 @@ impl<'a> Recorder<'a> {
     }
 
     /// Ends the record of a run after an error of hotlap itself. Stored laps are kept.
-    pub fn fail(mut self, took: Duration) {
-        self.over(RunState::Failed, took);
+    pub fn fail(self, over: Over, took: Duration) -> Kept {
+        self.ended(RunState::Failed, over, took)
     }
 
-    /// Ends the record. If the store has failed, this method tries again to store the run.
-    pub fn end(mut self, over: Over, took: Duration) -> Kept {
+    /// Ends the record.
+    pub fn end(self, over: Over, took: Duration) -> Kept {
         let state = match over {
             Over::Interrupted => RunState::Interrupted,
             _ if self.run.has_valid_laps() => RunState::Finished,
-            // A run without laps may be only a stress test.
-            _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
-                RunState::Finished
-            }
+            _ if self.run.question == Question::Stress => RunState::Finished,
             Over::Precise | Over::Certain | Over::Budget | Over::Done | Over::Nobody => {
                 RunState::Invalid
             }
         };
-        self.over(state, took);
+        self.ended(state, over, took)
+    }
+
+    /// Ends the record. If the store has failed, this method tries again to store the run.
+    fn ended(mut self, state: RunState, over: Over, took: Duration) -> Kept {
+        let took_ms = took.as_millis() as u64;
+        self.run.set((state, took_ms), |run, ended| (run.state, run.took_ms) = ended);
+        self.updated();
+        self.live.clear();
         let (mut store_failed, mut rescued) = (false, None);
         if let Some(store) = self.failed.take() {
             store_failed = saved(&store, &mut self.run).is_err();
@@ -162,13 +167,6 @@ impl<'a> Recorder<'a> {
             }
         }
         Kept { run: self.run.into_inner(), over, store_failed, rescued }
-    }
-
-    fn over(&mut self, state: RunState, took: Duration) {
-        let took_ms = took.as_millis() as u64;
-        self.run.set((state, took_ms), |run, ended| (run.state, run.took_ms) = ended);
-        self.updated();
-        self.live.clear();
     }
 
     fn watch(&mut self, event: &Event) {

@@ -14,6 +14,7 @@
 //!
 //! The store accepts only [`Redacted`] values, and only the functions of this module make them.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock};
 
@@ -250,12 +251,30 @@ impl<T> Redacted<T> {
 /// Returns a record without secrets in any of its texts.
 pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
     let Ok(whole) = serde_json::to_value(&record) else { return Redacted(record) };
-    let mut redacted = whole.clone();
-    walk(&mut redacted);
-    if redacted == whole {
-        return Redacted(record);
+    // Redacts each text that contains a secret and may change. Counts these texts.
+    let redacted = |may_change: &dyn Fn(usize) -> bool| {
+        let (mut value, mut count) = (whole.clone(), 0);
+        walk(&mut value, &mut |found| {
+            let redacted = text(found);
+            if redacted != *found {
+                if may_change(count) {
+                    *found = redacted;
+                }
+                count += 1;
+            }
+        });
+        (serde_json::from_value::<T>(value), count)
+    };
+    match redacted(&|_| true) {
+        (_, 0) => Redacted(record),
+        (Ok(record), _) => Redacted(record),
+        (Err(_), count) => {
+            // A secret equals the name of an enum's variant, which must stay.
+            let is_text = |place: &usize| redacted(&|other| other == *place).0.is_ok();
+            let texts: BTreeSet<usize> = (0..count).filter(is_text).collect();
+            Redacted(redacted(&|place| texts.contains(&place)).0.unwrap_or(record))
+        }
     }
-    Redacted(serde_json::from_value(redacted).unwrap_or(record))
 }
 
 /// Returns a run without secrets.
@@ -283,11 +302,12 @@ pub fn explain_lap(explains: ExplainLap) -> Redacted<ExplainLap> {
     Redacted(ExplainLap { lap: lap(explains.lap).0, ..explains })
 }
 
-fn walk(value: &mut Value) {
+/// Calls `change` for each string in a JSON value.
+fn walk(value: &mut Value, change: &mut dyn FnMut(&mut String)) {
     match value {
-        Value::String(found) => *found = text(found),
-        Value::Array(values) => values.iter_mut().for_each(walk),
-        Value::Object(values) => values.values_mut().for_each(walk),
+        Value::String(found) => change(found),
+        Value::Array(values) => values.iter_mut().for_each(|value| walk(value, change)),
+        Value::Object(values) => values.values_mut().for_each(|value| walk(value, change)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -495,6 +515,19 @@ mod tests {
         assert_eq!(text("text/plain, Bearer, lang=en"), "text/plain, Bearer, lang=en");
         let found = record(vec![("sid-0815-x".to_owned(), 1.5)]);
         assert_eq!(*found, [("REDACTED".to_owned(), 1.5)]);
+    }
+
+    /// Regression test: a record was stored with all of its secrets if one of them was also the name
+    /// of an enum's variant.
+    #[test]
+    fn a_secret_that_is_the_name_of_a_variant_leaves_the_other_texts_redacted() {
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        enum Kind {
+            Azimuth,
+        }
+        secret("Azimuth");
+        let found = record((Kind::Azimuth, "the Azimuth".to_owned()));
+        assert_eq!(*found, (Kind::Azimuth, "the REDACTED".to_owned()));
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub struct Judgement {
     /// The worst impact. Stored runs call the impact a verdict.
     #[serde(rename = "verdict")]
     pub impact: Impact,
-    /// The reasons. Empty if there was no impact.
+    /// The reasons, the worst first. Empty if there was no impact.
     pub reasons: Vec<Reason>,
 }
 
@@ -193,7 +193,8 @@ pub fn judge(observed: &Observed) -> Judgement {
     {
         reasons.push(Reason::P99(before.p99_ns, during.p99_ns));
     }
-    let impact = reasons.iter().map(Reason::impact).max().unwrap_or(Impact::Unaffected);
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.impact()));
+    let impact = reasons.first().map_or(Impact::Unaffected, Reason::impact);
     Judgement { impact, reasons }
 }
 

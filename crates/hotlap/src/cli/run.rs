@@ -10,7 +10,7 @@ use hotlap_agent::AgentCommand;
 use hotlap_bench::slo::Objective;
 
 use super::shared::{AskArgs, ConnectionArgs, ExportArgs, StoreArgs, TlsArgs};
-use crate::quantity::{self, ShardNumber};
+use crate::quantity::{self, RunNumbers, ShardNumber};
 use crate::slo;
 use crate::text::is_hidden;
 
@@ -376,12 +376,12 @@ pub struct RequestArgs {
     pub requests_file: Option<PathBuf>,
 }
 
-/// Checks the name of a baseline. A number is refused, because it would mean a run.
+/// Checks the name of a baseline. Numbers would mean runs (`11`, `11-13`).
 fn baseline(text: &str) -> Result<String, String> {
     match text {
         "" => Err("a baseline needs a name".to_owned()),
-        t if t.parse::<u64>().is_ok() => {
-            Err("a number would mean a run: use another name".to_owned())
+        t if t.parse::<RunNumbers>().is_ok() => {
+            Err(format!("{t} would mean runs by their numbers: use another name"))
         }
         t if t.chars().any(is_hidden) => Err("a name must not have control characters".to_owned()),
         t => Ok(t.to_owned()),

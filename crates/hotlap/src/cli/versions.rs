@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 
 use crate::quantity;
 
@@ -49,8 +49,9 @@ pub struct BisectArgs {
     /// Stop once a commit has the change with this probability
     #[arg(long, value_name = "SHARE", default_value = "95%", value_parser = quantity::share)]
     pub probability: f64,
-    /// Stop after at most this many races
+    /// Stop after at most this many races (at least 2: one finds a commit, another tests it)
     #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u32).range(2..))]
     pub races: u32,
     /// At the end, explain where the difference in CPU time comes from, as `hotlap explain` does
     #[arg(long)]

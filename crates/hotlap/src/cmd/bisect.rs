@@ -111,7 +111,7 @@ impl Bisection<'_> {
         let (earlier, mut words) = (self.state.races, String::new());
         while Steps::of(last, &self.state.readings).is_none_or(|steps| !steps.whole().is_certain())
         {
-            if self.state.races >= earlier + FIRST_RACES {
+            if self.state.races >= (earlier + FIRST_RACES).min(self.args.races) {
                 self.console.print(&self.no_difference(&words))?;
                 return Ok(Exit::Invalid);
             }

@@ -98,7 +98,12 @@ fn open_store(
         Storage::Usual => paths::store(),
         Storage::File(path) => Some(path.clone()),
     };
+    // These options do not work without a store.
+    let needs_store = spec.resumes || spec.shard.is_some() || spec.baseline.is_some();
     let Some(path) = path else {
+        if needs_store {
+            return usage("neither HOME nor XDG_DATA_HOME is set: name a store with --store FILE");
+        }
         console.warn(
             "Warning: this run will not be stored: neither HOME nor XDG_DATA_HOME is set. Use \
              --store FILE",
@@ -116,13 +121,10 @@ fn open_store(
         {
             Ok(None)
         }
+        Err(why) if needs_store => Err(why.into()),
         Err(why) if *storage == Storage::Usual && why.is_about_its_place() => {
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)
-        }
-        // These options do not work without a store.
-        Err(why) if spec.resumes || spec.shard.is_some() || spec.baseline.is_some() => {
-            Err(why.into())
         }
         Err(why) => Err(anyhow::anyhow!("{why}, or use --no-store")),
     }

@@ -66,6 +66,9 @@ fn what_makes_no_sense_says_what_does() {
         // Servers of the catalogue would ignore these options.
         ("run go/net-http --path /x", "--path applies to commands and URLs"),
         ("run go/net-http -H 'a: b'", "--header applies to commands and URLs"),
+        // Regression: such a baseline could not be found again.
+        ("run cat cat --save-baseline 11-13", "11-13 would mean runs by their numbers"),
+        ("bisect --good a --bad b --run cat --races 1", "1 is not in 2.."),
         ("run --shell http://127.0.0.1:9", "--shell applies to commands, but no command is named"),
         ("run go/net-http --shell", "--shell applies to commands"),
         ("run go/net-http --fail-if 'cost +3%'", "needs at least two servers"),

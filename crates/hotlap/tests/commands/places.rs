@@ -90,6 +90,9 @@ fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
     let said = measured(said, &url).has("--store");
     said.has("will not be stored: neither HOME nor XDG_DATA_HOME");
     assert_eq!(scene.names(""), ["tmp"], "nothing is made where it was started");
+    // Regression: the baseline was not saved, and nothing said so.
+    let unsaved = run(&scene, &url).words("--save-baseline main").said().fails(2);
+    unsaved.has("neither HOME nor XDG_DATA_HOME is set: name a store with --store FILE");
     let made = scene.names("tmp");
     assert!(made.len() == 1 && made[0].starts_with("hotlap-"), "{made:?}");
     let mode = fs::metadata(scene.path("tmp").join(&made[0])).unwrap().permissions().mode();

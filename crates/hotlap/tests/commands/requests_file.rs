@@ -208,6 +208,13 @@ fn a_stress_and_a_requests_file_exclude_each_other() {
     self::said(REQUESTS, "run --stress", &url).fails(2);
 }
 
+/// Regression: the file was ignored.
+#[test]
+fn built_in_servers_alone_refuse_a_requests_file() {
+    let said = scene(REQUESTS).hotlap("run go/net-http --requests-file requests.toml").said();
+    said.fails(2).has("--requests-file applies to commands and URLs");
+}
+
 /// The message contains the values of the request's fields, which tell why the request failed.
 #[test]
 fn a_wrong_response_to_one_request_that_varies_is_named_too() {

@@ -94,9 +94,17 @@ fn a_load_and_its_first_wrong_response_keep_none() {
     let scene = Scene::new();
     scene.write("config.toml", "redact = ['X-Mine']\n");
     for correct in [0, 20] {
-        for form in ["human", "json"] {
+        // Regression: the formats wrk and csv contained secrets.
+        for form in ["human", "json", "wrk", "csv"] {
             let (url, got) = echo(correct);
-            let load = scene.hotlap(&format!("load -n 40 -c 1 --format {form}")).arg(url);
+            let requests =
+                "[[request]]\npath = '/a?token=qu3ry-s3cr3t'\n[[request]]\npath = '/b'\n";
+            scene.write("requests.toml", requests);
+            let load = scene.hotlap(&format!("load -n 40 -c 1 --format {form}"));
+            let load = match form {
+                "csv" => load.words("--requests-file requests.toml").arg(url),
+                _ => load.arg(format!("{url}a?token=qu3ry-s3cr3t")),
+            };
             let said = with_headers(load).env("HOTLAP_CONFIG", "config.toml").said();
             is_free_of_secrets(&said, &format!("the output as {form}"));
             let sent = String::from_utf8_lossy(&got.lock().unwrap()).into_owned();

@@ -367,7 +367,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     let (mut exports, console) = (Exports::default(), Console::plain(80));
     let scene = three();
     let keeper = Recorder::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
-    keeper.fail(Duration::from_secs(3));
+    keeper.fail(Over::Done, Duration::from_secs(3));
     let run = open().run(1).unwrap();
     assert_eq!((run.state, run.took_ms), (RunState::Failed, 3_000));
     let text = terminal::render(&Report::of(&run), 100, false);

@@ -156,7 +156,7 @@ pub fn run(
     let mut recorder = Recorder::new(run, store, exports, console)?;
     logs.measures(recorder.so_far().number, recorder.store_path());
     let is_measured = !recorder.so_far().stress.is_empty();
-    let mut over = match (&experiment, &mut runner) {
+    let over = match (&experiment, &mut runner) {
         (Some(_), _) if participants.ready.is_empty() => Over::Nobody,
         (Some(experiment), Some(runner)) if !is_measured => recorder.experiment(experiment, runner),
         _ => Over::Done,
@@ -169,16 +169,13 @@ pub fn run(
         (Some(experiment), Some(runner)) => experiment.past.spent + runner.elapsed(),
         _ => Duration::from_millis(earlier_ms) + began.elapsed(),
     };
-    match stressed {
-        Ok(true) => {}
-        Ok(false) => over = Over::Interrupted,
-        Err(error) => {
-            recorder.fail(took);
-            return Err(error);
-        }
-    }
-    let kept = recorder.end(over, took);
-    finish(&kept, spec, exports, console)
+    let kept = match stressed {
+        Ok(true) => recorder.end(over, took),
+        Ok(false) => recorder.end(Over::Interrupted, took),
+        Err(_) => recorder.fail(over, took),
+    };
+    let exit = finish(&kept, spec, exports, console)?;
+    stressed.map(|_| exit)
 }
 
 fn setting(

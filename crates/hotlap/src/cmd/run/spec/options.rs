@@ -141,6 +141,7 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
         ("--expect-status", ask.expect_status.is_some() && none),
         ("--expect-body", ask.expect_body.is_some() && none),
         ("--access-log", ask.access_log.is_some() && none),
+        ("--requests-file", request.requests_file.is_some() && none),
     ];
     refuse(&options, |option| {
         format!(
