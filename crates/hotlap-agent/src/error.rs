@@ -68,7 +68,9 @@ pub enum ChannelFault {
     Silent(Duration),
     /// The agent took too long to answer.
     #[error(
-        "no answer within {limit:?}{}. Check that the host is up and not overloaded", quoted(.said)
+        "the agent did not answer within {limit:?}{}. Check that the host is up and not \
+         overloaded",
+        quoted(.said)
     )]
     Late {
         /// How long the controller waited.
@@ -78,8 +80,8 @@ pub enum ChannelFault {
     },
     /// The agent answered, but its load was not done within the limit.
     #[error(
-        "not done within {0:?}. Check that the host is not overloaded, and that it can reach the \
-         server"
+        "the load took longer than {0:?}. Check that the host is not overloaded, and that the \
+         host can reach the server"
     )]
     Unfinished(Duration),
     /// The agent could not carry out an order, or the order is too long to send.
@@ -135,8 +137,8 @@ mod tests {
         );
         assert_eq!(
             message(ChannelFault::Late { limit: Duration::from_secs(30), said: String::new() }),
-            "ssh b: while connecting: no answer within 30s. Check that the host is up and not \
-             overloaded, and that the command does not ask for a password"
+            "ssh b: while connecting: the agent did not answer within 30s. Check that the host is \
+             up and not overloaded, and that the command does not ask for a password"
         );
         let ours = Hello {
             protocol: 1,

@@ -259,8 +259,8 @@ impl RemoteHost {
                 "the server responds on {}, but {address} cannot be reached from here: {why}",
                 self.name()
             );
-            let remedy = "open its port in the firewall between the hosts, or name another address \
-                          with --server-address";
+            let remedy = "open the server's port in the firewall between the hosts, or name \
+                          another address with --server-address";
             return Err(self.failed(cause, remedy.to_owned(), Vec::new()));
         }
         let target = Target {

@@ -290,9 +290,10 @@ impl ServerService {
         let Endpoint::Tcp(address) = up.target.endpoint else {
             return Err(ServerFailure {
                 phase: "start".to_owned(),
-                cause: "it listens on a Unix socket, which other hosts cannot reach".to_owned(),
+                cause: "the server listens on a Unix socket, which other hosts cannot reach"
+                    .to_owned(),
                 log_tail: up.server.tail(),
-                remedy: "make it listen on $HOST and $PORT".to_owned(),
+                remedy: "make the server listen on $PORT at the address in $HOST".to_owned(),
             });
         };
         let server = self.keep(up.server);
@@ -389,7 +390,7 @@ fn build(
     let mut results = results.into_iter();
     let result = |found: Result<&CatalogueServer, Unready>| {
         found.and_then(|server| {
-            results.next().unwrap_or_else(|| Err(unknown(&server.id, "not built".to_owned())))
+            results.next().unwrap_or_else(|| Err(unknown(&server.id, "no result".to_owned())))
         })
     };
     found.into_iter().map(result).collect()

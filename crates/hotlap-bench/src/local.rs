@@ -160,7 +160,7 @@ impl LocalRunner {
             && let Err(why) = instance.freeze()
         {
             instance.notes.push(format!(
-                "it cannot be frozen, so this run continues as with --no-freeze: {why}"
+                "the server cannot be frozen, so this run continues as with --no-freeze: {why}"
             ));
             self.freezes = false;
             self.instances.iter_mut().for_each(Instance::thaw);
@@ -172,7 +172,7 @@ impl LocalRunner {
     /// because it may only have had too little CPU time.
     fn verify_some(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
         if self.interrupted() {
-            let ended = "interrupted before it was verified";
+            let ended = "interrupted before the verification";
             let out = |&n: &usize| self.instances[n].failure("verify", ended.to_owned(), "");
             return participants.iter().map(|n| Err(out(n))).collect();
         }

@@ -365,7 +365,7 @@ impl<'a> Attacked<'a> {
                     self.setting.good
                 )
             });
-            return Err(failure("warm-up", cause, "`hotlap check` shows its responses"));
+            return Err(failure("warm-up", cause, "`hotlap check` shows the server's responses"));
         }
         self.idle = self.idle_share();
         Ok(())
@@ -598,8 +598,9 @@ fn infer_exchange(
     stop: &AtomicBool,
 ) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred =
-        infer::infer(target, host, LIMIT, &participant.contract.with_values(0), stop)
-            .map_err(|why| failure("verify", why, "send the request with curl"))?;
+        infer::infer(target, host, LIMIT, &participant.contract.with_values(0), stop).map_err(
+            |why| failure("verify", why, "send the request with curl to see the response"),
+        )?;
     for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);

@@ -44,7 +44,7 @@ impl Suite {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
             line: None,
-            what: format!("cannot read it: {error}"),
+            what: format!("cannot read the file: {error}"),
         })?;
         Self::parse(&text, file)
     }
@@ -101,6 +101,6 @@ mod tests {
             "there is no suite \"zzz\": the built-in suites are app-servers, hello, layers. For a \
              file of your own, give its path: ./zzz.toml"
         );
-        assert!(told("./none.toml").starts_with("./none.toml: cannot read it: "));
+        assert!(told("./none.toml").starts_with("./none.toml: cannot read the file: "));
     }
 }

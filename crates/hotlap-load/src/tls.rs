@@ -288,9 +288,9 @@ impl ServerCertVerifier for AcceptAny {
 pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let found: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(found) if found.is_empty() => Err("it has no certificate in PEM form".to_owned()),
+        Ok(found) if found.is_empty() => Err("the file has no certificate in PEM form".to_owned()),
         Ok(found) => Ok(found.iter().map(|der| der.to_vec()).collect()),
-        Err(why) => Err(format!("its certificates cannot be read: {why}")),
+        Err(why) => Err(format!("the certificates cannot be read: {why}")),
     }
 }
 
@@ -300,7 +300,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 /// The file has no private key, or the key is malformed.
 pub fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
     let found = PrivateKeyDer::from_pem_slice(pem);
-    let found = found.map_err(|why| format!("its private key cannot be read: {why}"))?;
+    let found = found.map_err(|why| format!("the private key cannot be read: {why}"))?;
     Ok(found.secret_der().to_vec())
 }
 
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn a_file_without_what_is_sought_is_an_error() {
         let none = certificates(b"no PEM").unwrap_err();
-        assert_eq!(none, "it has no certificate in PEM form");
+        assert_eq!(none, "the file has no certificate in PEM form");
         assert!(private_key(CERTIFICATE.as_bytes()).is_err());
         assert!(certificates(CERTIFICATE.replace("YWJj", "!").as_bytes()).is_err());
     }

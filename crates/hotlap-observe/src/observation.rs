@@ -226,8 +226,8 @@ fn refusal_at(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> O
         (Some(libc::EACCES | libc::EPERM), _) => (
             "the kernel refuses perf events, possibly because of a container or a security policy"
                 .to_owned(),
-            "run outside of the container, or start it with --cap-add PERFMON and a seccomp profile \
-             that permits perf_event_open",
+            "run hotlap outside of the container, or start the container with --cap-add PERFMON \
+             and a seccomp profile that permits perf_event_open",
         ),
         (Some(libc::EMFILE), _) => {
             ("hotlap may not open enough files".to_owned(), "raise the limit with: ulimit -n 65536")

@@ -54,8 +54,9 @@ impl Search<'_> {
         let sockets = match self.tables.listening(endpoint) {
             Ok(sockets) if sockets.is_empty() => {
                 return Owner::Unknown(
-                    "no process on this machine listens there, so connections are possibly \
-                     forwarded, for instance to a container. Use the server's own address instead"
+                    "no process on this machine listens on the address that hotlap connects to, \
+                     so connections are possibly forwarded, for instance to a container. Use the \
+                     server's own address instead"
                         .to_owned(),
                 );
             }
@@ -140,15 +141,16 @@ impl Search<'_> {
     fn not_found(&self, uid: Option<u32>, all: &Holders) -> Owner {
         if all.hidden.is_empty() {
             return Owner::Unknown(
-                "the process that listens there is not visible here, for instance because it \
-                 runs outside of this container. Run hotlap where that process runs"
+                "the process that listens on the server's address is not visible here, for \
+                 instance because the process runs outside of this container. Run hotlap where \
+                 the process runs"
                     .to_owned(),
             );
         }
         let user = uid.map_or_else(|| "another user".to_owned(), |uid| self.user(uid));
         Owner::Unknown(format!(
             "the socket belongs to a process of {user}, which hotlap may not inspect. Run \
-             hotlap as root or as that user to measure it"
+             hotlap as root or as that user to measure CPU time"
         ))
     }
 
@@ -401,7 +403,7 @@ mod tests {
     fn an_invisible_owner_makes_cpu_time_unknown_and_never_zero() {
         let nowhere = proc(&[], &[]);
         let told = found(nowhere.path(), &[]).note().unwrap();
-        assert!(told.contains("no process on this machine listens there"), "{told}");
+        assert!(told.contains("no process on this machine listens on the address"), "{told}");
         let outside = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "docker", &[])]);
         let told = found(outside.path(), &[member(60, 50, "docker")]).note().unwrap();
         assert!(told.contains("is not visible here"), "{told}");

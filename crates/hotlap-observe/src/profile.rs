@@ -155,16 +155,16 @@ impl Device for Profiler {
         let mut limits: Vec<ObserveError> = self.user_only.clone().into_iter().collect();
         if self.user_only.is_none() && !kernel().is_readable() {
             limits.push(ObserveError {
-                what: "functions of the kernel by name".into(),
-                why: "the kernel hides their addresses (kernel.kptr_restrict)".to_owned(),
+                what: "names of kernel functions".into(),
+                why: "the kernel hides the functions' addresses (kernel.kptr_restrict)".to_owned(),
                 remedy: "show them with: sudo sysctl kernel.kptr_restrict=0, or run hotlap as root"
                     .to_owned(),
             });
         }
         if self.symbols.is_unnamed() {
             limits.push(ObserveError {
-                what: "functions that the server's runtime compiles".into(),
-                why: "the runtime does not list them in a perf map".to_owned(),
+                what: "names of functions that the server's runtime compiles".into(),
+                why: "the runtime does not list the functions in a perf map".to_owned(),
                 remedy: "start the runtime with its flags for a perf map (in the catalogue: \
                          [explain] env in server.toml)"
                     .to_owned(),

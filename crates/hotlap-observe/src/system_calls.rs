@@ -280,7 +280,7 @@ fn described() -> Result<(u64, usize), ObserveError> {
     } else {
         (
             "this kernel is built without tracing of system calls, or a container hides it",
-            "run outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
+            "run hotlap outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
         )
     };
     Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy: remedy.to_owned() })

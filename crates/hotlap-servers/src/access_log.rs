@@ -42,7 +42,8 @@ pub struct AccessLogError {
 /// sent.
 pub fn read(file: &Path, replay: Replay) -> Result<AccessLog, AccessLogError> {
     let wrong = |line, what| AccessLogError { file: file.to_owned(), line, what };
-    let log = File::open(file).map_err(|error| wrong(None, format!("cannot read it: {error}")))?;
+    let log =
+        File::open(file).map_err(|error| wrong(None, format!("cannot read the file: {error}")))?;
     parse(BufReader::with_capacity(1 << 20, log), replay).map_err(|(line, what)| wrong(line, what))
 }
 
@@ -51,7 +52,7 @@ pub fn read(file: &Path, replay: Replay) -> Result<AccessLog, AccessLogError> {
 /// # Errors
 /// The errors of [`read`].
 pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complaint> {
-    let failed = |error: io::Error| (None, format!("cannot read it: {error}"));
+    let failed = |error: io::Error| (None, format!("cannot read the file: {error}"));
     // The magic numbers of gzip (RFC 1952 section 2.3.1) and Zstandard (RFC 8878 section 3.1.1).
     let start = log.fill_buf().map_err(failed)?;
     if start.starts_with(&[0x1f, 0x8b]) || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
@@ -613,7 +614,7 @@ mod tests {
             "no line can be sent (1 in all): this line has no time. --replay order needs no times";
         assert_eq!(what, expected);
         let missing = read(Path::new("/none/access.log"), LINES).unwrap_err().to_string();
-        assert!(missing.starts_with("/none/access.log: cannot read it: "), "{missing}");
+        assert!(missing.starts_with("/none/access.log: cannot read the file: "), "{missing}");
     }
 
     #[test]

@@ -27,8 +27,11 @@ pub struct Catalogue {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// The root folder of the catalogue, or the folder of a language, cannot be read.
-    #[error("catalogue {}: {why}: give the folder that contains <language>/<name>/server.toml",
-            root.display())]
+    #[error(
+        "cannot read the catalogue {}: {why}. HOTLAP_SERVERS must name the folder that contains \
+         <language>/<name>/server.toml",
+        root.display()
+    )]
     NoRoot {
         /// The root folder.
         root: PathBuf,
@@ -254,7 +257,8 @@ variants.fast = {}
     #[test]
     fn a_missing_catalogue_is_an_error_that_names_its_folder() {
         let error = Catalogue::open(Path::new("/nonexistent/servers")).unwrap_err().to_string();
-        assert!(error.starts_with("catalogue /nonexistent/servers: No such file"), "{error}");
+        let told = "cannot read the catalogue /nonexistent/servers: No such file";
+        assert!(error.starts_with(told), "{error}");
     }
 
     #[test]

@@ -439,7 +439,7 @@ impl Database {
         command.arg("--no-password");
         command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut psql = command.spawn().map_err(|error| format!("psql: {error}"))?;
+        let mut psql = command.spawn().map_err(|error| format!("cannot start psql: {error}"))?;
         // If psql has ended already, its output says why.
         let _ = psql.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
         let output = (reader(psql.stdout.take()), reader(psql.stderr.take()));
@@ -453,7 +453,7 @@ impl Database {
                     break format!("psql did not end within {} s", SQL_LIMIT.as_secs());
                 }
                 Ok(None) => thread::sleep(SQL_LOOK),
-                Err(error) => break format!("psql: {error}"),
+                Err(error) => break format!("cannot wait for psql: {error}"),
             }
         };
         let _ = psql.kill();

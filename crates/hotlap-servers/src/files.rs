@@ -20,7 +20,8 @@ pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         true => Err(io::Error::new(
             ErrorKind::FileTooLarge,
             format!(
-                "it is larger than {LARGEST} MiB, the most that hotlap reads: name a smaller file"
+                "the file is larger than {LARGEST} MiB, the most that hotlap reads: name a \
+                 smaller file"
             ),
         )),
         false => Ok(bytes),
@@ -33,6 +34,7 @@ pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// If the file cannot be read, is too large, or is not UTF-8.
 pub fn read_to_string(file: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(file)?).map_err(|_| {
-        io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8: save it in UTF-8")
+        let what = "the file is not text in UTF-8: save the file in UTF-8";
+        io::Error::new(ErrorKind::InvalidData, what)
     })
 }

@@ -255,8 +255,8 @@ fn settle(
     let differs = !varies.is_empty() || right.iter().any(|seen| seen.1 != length);
     let note = if right.len() < seen.len() || !same_status {
         Some(format!(
-            "the first {} responses differ ({}), so only the status is checked. Wrong responses \
-             count as errors",
+            "the first {} requests did not get the same response ({}), so only the status is \
+             checked. Wrong responses count as errors",
             seen.len(),
             tally(&seen)
         ))
@@ -305,7 +305,8 @@ fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> Stri
             format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
-            "{name}: got {}, so the server is possibly not ready. Try again once it is",
+            "{name}: got {}, so the server is possibly not ready. Try again once the server is \
+             ready",
             described(answer)
         ),
         (Some(answer), _) => format!(

@@ -556,8 +556,8 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
         libc::ENOENT if local && cwd.join(program).exists() => {
-            "its interpreter is missing: install the interpreter that its first line names, or \
-             build the program for this machine"
+            "the program's interpreter is missing: install the interpreter that the program's \
+             first line names, or build the program for this machine"
         }
         libc::ENOENT if local => "check the path, and whether the program is built",
         libc::ENOENT => "install the program, or give its full path",

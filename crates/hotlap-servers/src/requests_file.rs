@@ -113,7 +113,7 @@ type Complaint = (Option<Range<usize>>, String);
 pub fn read(file: &Path) -> Result<Requests, RequestsFileError> {
     let wrong = |at, what| RequestsFileError { file: file.to_owned(), at, what };
     let text = files::read_to_string(file)
-        .map_err(|error| wrong(None, format!("cannot read it: {error}")))?;
+        .map_err(|error| wrong(None, format!("cannot read the file: {error}")))?;
     parse(&text, file.parent().unwrap_or(Path::new(".")))
         .map_err(|(span, what)| wrong(span.map(|span| position(&text, span.start)), what))
 }

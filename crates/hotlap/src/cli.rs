@@ -193,7 +193,7 @@ pub enum Command {
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Be the other end of --generator-on or --server-on, which start this command
+    /// Run the agent that --generator-on and --server-on start on another host
     ///
     /// The agent takes orders only from its standard input, and answers on its standard output. It
     /// opens a port only while it looks for the address that generators reach. It ends, with

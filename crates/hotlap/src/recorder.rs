@@ -145,7 +145,10 @@ impl<'a> Recorder<'a> {
         let state = match over {
             Over::Interrupted => RunState::Interrupted,
             _ if self.run.has_valid_laps() => RunState::Finished,
-            _ if self.run.question == Question::Stress => RunState::Finished,
+            // A run without laps is only a stress test, or all of its servers failed.
+            _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
+                RunState::Finished
+            }
             Over::Precise | Over::Certain | Over::Budget | Over::Done | Over::Nobody => {
                 RunState::Invalid
             }

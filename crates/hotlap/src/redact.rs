@@ -517,8 +517,8 @@ mod tests {
         assert_eq!(*found, [("REDACTED".to_owned(), 1.5)]);
     }
 
-    /// Regression test: a record was stored with all of its secrets if one of them was also the name
-    /// of an enum's variant.
+    /// Regression test: a record was stored with all of its secrets if one of them was also the
+    /// name of an enum's variant.
     #[test]
     fn a_secret_that_is_the_name_of_a_variant_leaves_the_other_texts_redacted() {
         #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]

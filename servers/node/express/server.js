@@ -5,7 +5,7 @@ import https from "node:https";
 import express from "express";
 
 const app = express();
-// Both are on by default and cost each response an advertisement and a hash of its body.
+// By default, each response has a header that names Express, and an ETag, a hash of its body.
 app.disable("x-powered-by");
 app.disable("etag");
 

@@ -47,6 +47,9 @@ const LAPS_A_SET: u32 = 2;
 /// servers close idle connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// What to do if the cause of a failure is not known.
+const SEE_LOG: &str = "look for the reason in the server's log";
+
 /// The largest share of requests for which it may be unknown whether the hardware counters saw
 /// them. A slow call to another host makes this share large.
 const UNSURE: f64 = 0.03;
@@ -560,7 +563,7 @@ impl Instance {
     /// Sends one request that is safe to repeat, and waits up to `limit` for the response. If the
     /// contract has no such request, any response to a GET of its first path counts.
     fn asks_safely(&self, limit: Duration) -> Result<Response, String> {
-        let target = self.target.as_ref().ok_or("it is not running")?;
+        let target = self.target.as_ref().ok_or("the server is not running")?;
         let exchanges = self.participant.contract.with_values(0).exchanges;
         let safe = exchanges.iter().find(|exchange| exchange.is_safe());
         let exchange = safe.unwrap_or(&exchanges[0]).readiness();
@@ -581,7 +584,7 @@ impl Instance {
             LoadError::Unfit(why) => self.failure(phase, why, "").into(),
             LoadError::Failed(why) => match self.still_there(phase) {
                 Err(failure) => failure.into(),
-                Ok(()) => self.failure(phase, why, "see its last log lines").into(),
+                Ok(()) => self.failure(phase, why, SEE_LOG).into(),
             },
         }
     }
@@ -593,7 +596,7 @@ impl Instance {
         }
         let (cause, remedy) = match outcome {
             Err(LoadError::NoPort(why)) => (why, NO_PORT),
-            Err(e) => (e.to_string(), "see its last log lines"),
+            Err(e) => (e.to_string(), SEE_LOG),
             Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
                 Some(f) => (
                     format!(
@@ -606,12 +609,12 @@ impl Instance {
                     match f.failure {
                         Failure::NoPort => NO_PORT,
                         Failure::WrongBody | Failure::WrongStatus | Failure::BadFraming => {
-                            "`hotlap check` shows its responses"
+                            "`hotlap check` shows the server's responses"
                         }
-                        _ => "see its last log lines",
+                        _ => SEE_LOG,
                     },
                 ),
-                None => ("the server stopped responding".to_owned(), "see its last log lines"),
+                None => ("the server stopped responding".to_owned(), SEE_LOG),
             },
         };
         self.failure(phase, cause, remedy)

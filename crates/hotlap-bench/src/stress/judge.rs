@@ -281,14 +281,18 @@ impl fmt::Display for Reason {
         let ms = |ns: u64| ns as f64 / 1e6;
         match self {
             Self::Ended(how) => write!(f, "the server {how}"),
-            Self::Mute => write!(f, "no correct response after the attack"),
-            Self::ErrorsAfter(_, 0) => f.write_str("no response after the attack"),
+            Self::Mute => write!(f, "the server sent no correct response after the attack"),
+            Self::ErrorsAfter(_, 0) => {
+                f.write_str("normal clients got no response after the attack")
+            }
             Self::ErrorsAfter(failed, asked) => {
                 write!(f, "{failed} of {asked} requests failed after the attack")
             }
-            Self::SlowAfter(share) => {
-                write!(f, "only {:.0}% of its earlier throughput after the attack", share * 100.0)
-            }
+            Self::SlowAfter(share) => write!(
+                f,
+                "normal clients had only {:.0}% of their earlier throughput after the attack",
+                share * 100.0
+            ),
             Self::Errors(_, 0, _) => f.write_str("normal clients got no response"),
             Self::Errors(failed, asked, most) => {
                 write!(f, "{failed} of {asked} requests from normal clients failed")?;
@@ -296,14 +300,17 @@ impl fmt::Display for Reason {
             }
             Self::Memory(before, after) => {
                 let (before, after) = (mb(*before), mb(*after));
-                write!(f, "it still uses {after:.0} MB of memory, up from {before:.0} MB")
+                write!(f, "the server still uses {after:.0} MB of memory, up from {before:.0} MB")
             }
             Self::Threads(before, after) => {
-                write!(f, "it still has {after} threads, up from {before}")
+                write!(f, "the server still has {after} threads, up from {before}")
             }
-            Self::Busy(share) => {
-                write!(f, "it uses {:.0}% of a core without requests", share * 100.0)
-            }
+            Self::Busy(share) => write!(
+                f,
+                "after the attack, the server uses {:.0}% of a core although no client sends \
+                 requests",
+                share * 100.0
+            ),
             Self::Pace(share) => {
                 write!(f, "normal clients had {:.0}% of their fair throughput", share * 100.0)
             }
@@ -447,14 +454,14 @@ mod tests {
             ..calm()
         };
         let why = [
-            "it still uses 210 MB of memory, up from 21 MB",
-            "it still has 204 threads, up from 4",
-            "it uses 99% of a core without requests",
+            "the server still uses 210 MB of memory, up from 21 MB",
+            "the server still has 204 threads, up from 4",
+            "after the attack, the server uses 99% of a core although no client sends requests",
         ];
         assert_eq!(judged(scarred), (Impact::Degraded, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
-        let why = "only 30% of its earlier throughput after the attack".to_owned();
-        assert_eq!(judged(slower), (Impact::Degraded, vec![why]));
+        let why = "normal clients had only 30% of their earlier throughput after the attack";
+        assert_eq!(judged(slower), (Impact::Degraded, vec![why.to_owned()]));
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn a_server_of_another_user_has_an_unknown_cost() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap().trim(),
         "CPU time is unknown: the socket belongs to a process of user root (0), which hotlap may \
-         not inspect. Run hotlap as root or as that user to measure it"
+         not inspect. Run hotlap as root or as that user to measure CPU time"
     );
 }
 

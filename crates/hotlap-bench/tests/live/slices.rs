@@ -249,7 +249,7 @@ fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
     assert!(run.wait().unwrap().success());
     let result = std::fs::read_to_string(path.join("result")).unwrap();
     assert!(result.starts_with("Done, 4 laps, 0 stopped\n"), "{result}");
-    let told = "it cannot be frozen, so this run continues as with --no-freeze: ";
+    let told = "the server cannot be frozen, so this run continues as with --no-freeze: ";
     assert_eq!(result.matches(told).count(), 1, "{result}");
     assert!(result.contains("): Operation not permitted"), "{result}");
 }

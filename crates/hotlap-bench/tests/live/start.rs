@@ -90,7 +90,10 @@ fn another_port_is_not_measured_if_port_is_open() {
 fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
     let failure = started("exec cat", 600).unwrap_err();
     assert_eq!(failure.cause, "the server exited with code 0 before its first response");
-    assert_eq!(failure.remedy, "run its command by hand, with `< /dev/null`, to see why");
+    assert_eq!(
+        failure.remedy,
+        "run the server's command by hand, with `< /dev/null`, to see why the server ended"
+    );
 }
 
 /// Returns the result of starting this script.

@@ -275,7 +275,7 @@ impl Builder<'_> {
                 server.command_line,
                 server.command[0]
             ),
-            cause: "missing after the build".to_owned(),
+            cause: "not produced by the build".to_owned(),
             log_tail: Vec::new(),
             remedy: "set `command` to the file that the build produces".to_owned(),
         })

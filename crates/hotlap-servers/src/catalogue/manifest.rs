@@ -155,7 +155,7 @@ pub fn read(folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestErr
             std::io::ErrorKind::NotFound => {
                 format!("this folder has no {FILE_NAME}, which every server needs")
             }
-            _ => format!("cannot read it: {error}"),
+            _ => format!("cannot read the file: {error}"),
         };
         ManifestError { file: file.clone(), line: None, what }
     })?;

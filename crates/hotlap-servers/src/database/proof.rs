@@ -175,7 +175,7 @@ impl Prover<'_> {
         checks.push(check("statements", expected, statements));
         if name == Name::Updates {
             let expected =
-                format!("a number from the responses in at least {KEPT}% of the changed rows");
+                format!("a number from a request in at least {KEPT}% of the changed rows");
             checks.push(check("changes", expected, self.kept(exchange, fields)));
         }
         work

@@ -49,7 +49,7 @@ impl Certificate {
         let read = || -> io::Result<Vec<u8>> {
             let found = tls::certificates(&fs::read(&file)?).map_err(io::Error::other)?;
             fs::metadata(&key_file)?;
-            found.into_iter().next().ok_or_else(|| io::Error::other("it has no certificate"))
+            found.into_iter().next().ok_or_else(|| io::Error::other("the file has no certificate"))
         };
         let der = read().map_err(|error| named("use the certificate in", folder, &error))?;
         Ok(Self { file, key_file, der })

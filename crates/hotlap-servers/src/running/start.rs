@@ -99,7 +99,7 @@ impl NotYet {
                 "if the response is right, correct what is expected: --expect-status and \
                  --expect-body, or the requests file"
             }
-            Self::Wrong(_) => "`hotlap check` shows its responses",
+            Self::Wrong(_) => "`hotlap check` shows the server's responses",
             Self::OtherProtocol(_) => {
                 "make the server speak TLS on $PORT with the files in TLS_CERT and TLS_KEY, and \
                  offer h2 for HTTP/2"
@@ -117,7 +117,8 @@ pub const NO_PORT: &str = "wait a minute, because each closed connection occupie
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
 /// that exits at the end of its input would keep running when started by hand.
-pub const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
+pub const RUN_BY_HAND: &str =
+    "run the server's command by hand, with `< /dev/null`, to see why the server ended";
 
 impl Starting<'_> {
     /// Starts the server and waits until it responds.
@@ -272,7 +273,7 @@ impl Starting<'_> {
             return match &stopped.left_behind[..] {
                 [] => Ok(()),
                 left => Err(ServerFailure {
-                    remedy: "start such processes yourself, before you start hotlap".to_owned(),
+                    remedy: "start these processes yourself, before you start hotlap".to_owned(),
                     ..failed(format!("the --prepare command left {} running", left.join(", ")))
                 }),
             };

@@ -89,7 +89,7 @@ impl<'a> Wire<'a> {
         limit: Duration,
         stop: &'a AtomicBool,
     ) -> Result<Self, OpenError> {
-        let failed = |error: io::Error| OpenError::Silent(format!("no connection: {error}"));
+        let failed = |error: io::Error| OpenError::Silent(format!("cannot connect: {error}"));
         let address = match &target.endpoint {
             Endpoint::Tcp(address) => SockAddr::from(*address),
             Endpoint::Unix(path) => SockAddr::unix(path).map_err(failed)?,

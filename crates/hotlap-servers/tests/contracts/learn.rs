@@ -134,8 +134,8 @@ fn if_probes_disagree_only_the_status_is_checked() {
         let probes = asked.lock().unwrap().len();
         let closed = if statuses.contains(&0) { closed } else { "" };
         let expected = format!(
-            "GET /: the first {probes} responses differ ({}{closed}), so only the status is \
-             checked. Wrong responses count as errors",
+            "GET /: the first {probes} requests did not get the same response ({}{closed}), so \
+             only the status is checked. Wrong responses count as errors",
             tally(probes)
         );
         assert_eq!(inferred.notes, [expected]);

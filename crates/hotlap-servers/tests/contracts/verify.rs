@@ -296,5 +296,5 @@ fn a_refused_connection_is_reported_at_once() {
         stop: &GOES_ON,
     });
     assert!(!report.passed());
-    assert!(report.required[0].got.starts_with("no connection: "), "{:?}", report.required);
+    assert!(report.required[0].got.starts_with("cannot connect: "), "{:?}", report.required);
 }

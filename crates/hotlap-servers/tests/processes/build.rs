@@ -151,7 +151,7 @@ fn a_program_missing_after_the_build_is_reported_with_its_line() {
     let bench = Bench::new();
     let error = bench.fails("build = [[\"true\"]]\n[run]\ncommand = [\"./server\"]").to_string();
     assert!(
-        error.ends_with("sh/x/server.toml:9: command ./server: missing after the build"),
+        error.ends_with("sh/x/server.toml:9: command ./server: not produced by the build"),
         "{error}"
     );
 }

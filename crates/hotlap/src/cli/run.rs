@@ -72,7 +72,8 @@ pub struct RunArgs {
     /// Run only this scenario of --stress. Repeat the option for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
     pub scenarios: Vec<String>,
-    /// Then explain where the differences in CPU time per request come from, as `hotlap explain`
+    /// After the run, explain where the differences in CPU time per request come from, as `hotlap
+    /// explain`
     ///
     /// Takes about half a minute more per server, and starts all servers again.
     #[arg(long, conflicts_with_all = ["stress", "layers", "resume"])]
@@ -142,7 +143,7 @@ impl RunArgs {
 /// What `run`, `capacity` and `explain` have in common.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Display name. Repeat it for each server, in order
+    /// Display name. Repeat the option for each server, in order
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`

@@ -35,7 +35,7 @@ pub struct ExportArgs {
     /// A self-contained page with charts
     #[arg(long, value_name = "FILE")]
     pub export_html: Option<PathBuf>,
-    /// The main chart as a picture: requests/s, or latency over the rate
+    /// The main chart as a picture: requests/s, or latency at each rate
     #[arg(long, value_name = "FILE")]
     pub export_svg: Option<PathBuf>,
     /// A test case per server, for CI
@@ -138,8 +138,8 @@ pub struct AskArgs {
     /// is given
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
-    /// Header of the request. Repeat the option for more. Values of Authorization, Cookie,
-    /// X-Api-Key and of --redact are sent, but not stored or shown
+    /// Header of the request. Repeat the option for more. Values of headers such as Authorization
+    /// and Cookie, and of --redact, are sent, but not stored or shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Body of the request. @FILE reads the body from a file

@@ -92,9 +92,12 @@ impl Source {
             if !args.race.run.contains(PLACE) {
                 return usage(format!("--run has no {PLACE}, so all versions would be the same"));
             }
-            let names: BTreeSet<&String> = args.versions.iter().collect();
-            if names.len() < args.versions.len() || names.len() < 2 {
-                return usage("--versions needs at least two versions, each of them once");
+            if args.versions.len() < 2 {
+                return usage("--versions has only one version: give at least two");
+            }
+            let mut names = BTreeSet::new();
+            if let Some(twice) = args.versions.iter().find(|name| !names.insert(*name)) {
+                return usage(format!("--versions has {twice} twice: give each version once"));
             }
             let version = |name: &String| Version { name: name.clone(), commit: None };
             let versions = args.versions.iter().map(version).collect();

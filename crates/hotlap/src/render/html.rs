@@ -506,7 +506,7 @@ fn flame_box(own: &FlameBox) -> Html {
 /// The height of the title, in units of the chart.
 const TITLE: f64 = 26.0;
 
-/// Renders the main chart: latency over the rate for a search, and requests per second otherwise.
+/// Renders the main chart: latency at each rate for a search, and requests per second otherwise.
 /// If there is no chart, the picture has a sentence instead.
 pub fn picture(report: &Report) -> String {
     let palette = Palette::of(report);

@@ -333,7 +333,8 @@ impl CapacityRow {
         match (window.counts, window.is_kept) {
             (true, true) => format!(" ({seconds:.0} s at this rate: {found})"),
             (true, false) => format!(
-                " in windows of a few seconds, but not for long ({seconds:.0} s at {}: {found})",
+                " in windows of a few seconds, but not for long ({seconds:.0} s at {} requests/s: \
+                 {found})",
                 number::rate(window.rate)
             ),
             (false, _) => " in short windows (the long window is excluded)".to_owned(),

@@ -162,8 +162,8 @@ fn why(apart: &Apart) -> String {
         ),
         Apart::Ceiling { own, pool } => format!(
             "its ceiling, the same program everywhere, costs {} µs per request, and the median \
-             of all shards is {} µs. Possibly the node has another clock rate, or is shared: \
-             compare it with the others before you include it.",
+             of all shards is {} µs. Possibly the node has another clock rate, or is shared. \
+             Remove the store and run the shard again on another node.",
             us(*own),
             us(*pool)
         ),
@@ -241,9 +241,9 @@ fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
         format!("{} ({})", run.servers[*server].name, plural(*nodes, "node"))
     });
     Some(format!(
-        "Measured on fewer than {} nodes: {}. Possibly several of their shards ran on the same \
-         node, or some shards do not count. Use a pool of more nodes, or submit the shards again \
-         one by one.",
+        "These servers were measured on fewer than {} nodes: {}. Possibly several of their shards \
+         ran on the same node, or some shards do not count. Use a pool of more nodes, or submit \
+         the shards again one by one.",
         grouped(f64::from(hotlap_stats::MIN_RESTARTS), 0),
         names.collect::<Vec<_>>().join(", ")
     ))

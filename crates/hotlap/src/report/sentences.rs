@@ -98,7 +98,7 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences: Vec<String> = others.iter().take(MOST).filter_map(sentence).collect();
     if others.len() > MOST {
         let left = others.len() - MOST;
-        sentences.push(format!("({} in the table.)", plural(left, "more comparison")));
+        sentences.push(format!("The table has {}.", plural(left, "more comparison")));
     }
     sentences
 }
@@ -184,8 +184,8 @@ pub(super) fn needed<'a>(
         Inconclusive::NotSteady => return None,
         Inconclusive::DatabaseBound => {
             "Throughput has no verdict: the database used more than half of the cores that it \
-             shares with the servers. Such a verdict would compare the database. Compare CPU time \
-             per request instead."
+             shares with the servers. A verdict on throughput would compare the database. Compare \
+             CPU time per request instead."
                 .to_owned()
         }
         Inconclusive::ControlDiffers => {

@@ -259,7 +259,7 @@ fn rules() -> Vec<String> {
     vec![
         format!(
             "slowed: normal clients had under {:.0}% of their fair throughput, or a p99 over \
-             {P99_TIMES:.0} times the fair p99 and {:.0} ms longer",
+             {P99_TIMES:.0} times the fair p99 and {:.0} ms more than before the attack",
             PACE * 100.0,
             P99_LEAST_NS as f64 / 1e6
         ),

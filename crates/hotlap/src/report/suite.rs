@@ -243,7 +243,7 @@ impl LayerStep {
             (0, Some(found)) => format!("{}, so its step is not measured", side_effect(found)),
             (n, _) => {
                 format!(
-                    "it sent {}, so its step is not measured",
+                    "the server sent {}, so its step is not measured",
                     plural(n as usize, "wrong response")
                 )
             }
@@ -278,7 +278,7 @@ impl LayerStep {
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was repeated" };
     format!(
-        "its side effect happened {} instead of {} ({less})",
+        "the side effect happened {} instead of {} ({less})",
         plural(counted as usize, "time"),
         count(required)
     )

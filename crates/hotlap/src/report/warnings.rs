@@ -81,7 +81,10 @@ fn control(run: &Run) -> Option<String> {
     let why = control.failure.as_ref().filter(|_| reference.failure.is_none())?;
     let remedy = match why.is_port_taken() {
         true => "A server with a fixed port cannot run twice. Put $PORT in its command.".to_owned(),
-        false => why.log_tail.last().map_or_else(String::new, |line| format!("It printed: {line}")),
+        false => {
+            let last = why.log_tail.last();
+            last.map_or_else(String::new, |line| format!("The control printed: {line}"))
+        }
     };
     let failed = format!(
         "The A/A control, a second copy of {}, failed ({}: {}), so the noise floor is unknown. \
@@ -191,21 +194,24 @@ fn found_of(warning: &ServerWarning) -> String {
 fn meaning(run: &Run, warning: &ServerWarning) -> String {
     match warning {
         ServerWarning::Unsteady(found) => {
-            format!("Such a server has no verdict and no rank. {}", steadying(found))
+            format!(
+                "A server that is not steady has no rank, and no verdict except on memory. {}",
+                steadying(found)
+            )
         }
         ServerWarning::InSlices(found) => format!(
             "Possibly {}. Comparisons are corrected for this slice bias. Longer slices (--slice \
              1s) reduce it.",
             match found.value > 1.0 {
-                true => "its caches are cold after other servers",
-                false => "its timers fire before a slice is measured",
+                true => "the server's caches are cold after other servers",
+                false => "the server's timers fire before a slice is measured",
             }
         ),
-        ServerWarning::Bursty(_) => "The result includes such rounds. Look for garbage \
+        ServerWarning::Bursty(_) => "The result includes these rounds. Look for garbage \
              collection, checkpoints or other work that comes in bursts."
             .to_owned(),
         ServerWarning::OddStarts(_) => {
-            "The result includes such starts. Possibly the machine was disturbed, or the runtime \
+            "The result includes these starts. Possibly the machine was disturbed, or the runtime \
              compiled the same code differently. More --restarts show how often that happens."
                 .to_owned()
         }
@@ -217,11 +223,11 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             )
         }
         ServerWarning::Goaways { .. } => "Look for a limit on streams or on requests per \
-             connection in its configuration, and for the cause in its log."
+             connection in the server's configuration, and for the cause in the server's log."
             .to_owned(),
-        ServerWarning::Silent(_) => "The result includes those rounds: requests/s in such a \
-             restart are all responses ÷ all of the time. Look for what made the server wait, for \
-             instance in its log."
+        ServerWarning::Silent(_) => "The result includes these rounds: in a restart with a silent \
+             round, requests/s are all responses ÷ all of the time. Look for what made the server \
+             wait, for instance in the server's log."
             .to_owned(),
         ServerWarning::Behind { is_common, has_queue, .. } => {
             let grew = if *has_queue { QUEUE_GREW } else { "" };
@@ -283,7 +289,7 @@ pub fn failed(failures: &Failures, requests: u64) -> String {
     let what = match most {
         Some(Failure::Timeout) if failures.of(Failure::Timeout) == all => "timed out".to_owned(),
         Some(only) if failures.of(only) == all => format!("failed ({})", words(only)),
-        Some(most) => format!("failed (most: {})", words(most)),
+        Some(most) => format!("failed (most often: {})", words(most)),
         None => "failed".to_owned(),
     };
     format!("{} of {} requests {what}", count(all), count(requests))
@@ -380,8 +386,8 @@ fn check(violation: &Violation) -> &'static str {
 fn remedy_of(run: &Run, violation: &Violation, are_main: bool) -> String {
     let remedy = match violation {
         Violation::LittlesLaw { .. } => {
-            "Something delayed requests outside of the server: repeat the run while the machine is \
-             otherwise idle."
+            "Possibly something delayed requests outside of the server: repeat the run while the \
+             machine is otherwise idle."
         }
         Violation::Connections { most, .. } => most.map_or(
             "Check whether the server limits its connections (backlog, `ulimit -n`), or use fewer \
@@ -393,7 +399,7 @@ fn remedy_of(run: &Run, violation: &Violation, are_main: bool) -> String {
         }
         Violation::Bytes { .. } => {
             "The server sends more or fewer bytes than its responses should have: `hotlap check` \
-             shows them."
+             shows the responses."
         }
         Violation::Generator { .. } => {
             return relief(run, "add generators on other hosts (--generator-on)");
@@ -452,7 +458,7 @@ pub(super) fn violation(violation: &Violation) -> String {
         }
         Violation::Bytes { expected, received } => {
             format!(
-                "received {} bytes, but the responses add up to {}",
+                "the generator received {} bytes, but the responses add up to {}",
                 count(*received),
                 count(*expected)
             )
@@ -461,7 +467,8 @@ pub(super) fn violation(violation: &Violation) -> String {
             format!("the generator was busy {}% of the time", grouped(*busy, 0))
         }
         Violation::Failures { failures, requests, most } => {
-            let most = most.map_or_else(String::new, |most| format!(" (most: {})", words(most)));
+            let most =
+                most.map_or_else(String::new, |most| format!(" (most often: {})", words(most)));
             format!("{} of {} requests failed{most}", count(*failures), count(*requests))
         }
         Violation::WrongAnswers { wrong, example } => {
@@ -474,7 +481,7 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Generators { why } => why.clone(),
         Violation::GeneratorLost { why } => format!("a generator was lost: {why}"),
         Violation::SideEffect { expected, counted } => format!(
-            "its side effect happened {} for {}",
+            "the side effect happened {} for {}",
             plural(*counted as usize, "time"),
             plural(*expected as usize, "response")
         ),
@@ -488,8 +495,8 @@ pub(super) fn violation(violation: &Violation) -> String {
 pub fn remedy(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => {
-            "Possibly nothing listens there any more, or the server's accept queue is full: look \
-             into the server's log, and try fewer connections (-c)."
+            "Possibly the server has stopped listening, or its accept queue is full: look into \
+             the server's log, and try fewer connections (-c)."
         }
         Failure::Reset | Failure::ClosedEarly | Failure::Truncated => {
             "Possibly the server closes connections without announcing it (Connection: close): \
@@ -504,7 +511,7 @@ pub fn remedy(failure: Failure) -> &'static str {
              keep connections open, or send fewer requests."
         }
         Failure::BadFraming | Failure::WrongBody | Failure::WrongStatus => {
-            "The responses differ from the expected ones: `hotlap check` shows them."
+            "The responses differ from the expected ones: `hotlap check` shows the responses."
         }
         Failure::Tls => "The server ended TLS with an error: look into the server's log.",
         Failure::StreamReset => {

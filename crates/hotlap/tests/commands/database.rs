@@ -149,7 +149,7 @@ fn a_server_that_cheats_fails_the_check() {
         ("queries", "onestatement", "statements: expected at least 20 statements"),
         ("updates", "unwritten", "statements: expected at least 21 statements"),
         ("updates", "tired", "statements: expected at least 21 statements"),
-        ("updates", "lossy", "changes: expected a number from the responses in at least 95% of"),
+        ("updates", "lossy", "changes: expected a number from a request in at least 95% of"),
         ("cached", "uncached", "statements: expected none once the rows are in memory"),
         ("db", "greedy", "too many connections"),
         ("upload", "truncated", "crc32"),

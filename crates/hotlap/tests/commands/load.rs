@@ -250,5 +250,5 @@ fn a_run_without_a_free_local_port_says_so() {
     let said = said
         .has("cannot reserve a port at 127.0.0.1")
         .has("each closed connection occupies a port");
-    said.lacks("shows its responses");
+    said.lacks("shows the server's responses");
 }

@@ -27,6 +27,6 @@ fn versions_that_cannot_be_told_apart_are_refused() {
     let scene = Scene::new();
     let said = |words: &str| scene.hotlap(&format!("timeline {words}")).said();
     said("--versions 1,2 --run 'sh app.sh'").fails(2).has("--run has no {version}");
-    said("--versions 1,1 --run 'sh {version}'").fails(2).has("each of them once");
+    said("--versions 1,1 --run 'sh {version}'").fails(2).has("--versions has 1 twice");
     said("v1 --run 'sh app.sh'").fails(2).has("write v1.0..HEAD");
 }

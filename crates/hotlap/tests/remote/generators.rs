@@ -115,7 +115,7 @@ fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_star
     };
     std::thread::scope(|scope| {
         scope.spawn(|| lose(Signal::KILL, 12, "the agent ended"));
-        lose(Signal::STOP, 6, "no answer within 10s");
+        lose(Signal::STOP, 6, "did not answer within 10s");
     });
 }
 

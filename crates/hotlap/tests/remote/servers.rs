@@ -225,7 +225,7 @@ fn an_agent_that_is_killed_in_a_lap_keeps_the_finished_ones() {
 fn an_agent_that_stays_stopped_ends_the_run_after_10_s() {
     let own = UnderWay::in_laps("");
     own.signal(Signal::STOP);
-    own.fails("lap", "no answer within 10s", 3);
+    own.fails("lap", "did not answer within 10s", 3);
 }
 
 /// The load continues while the agent is stopped, and the agent takes its readings late.
@@ -296,7 +296,7 @@ impl Cabled {
 fn a_cable_that_is_unplugged_ends_the_run_and_the_agent() {
     let Some(Cabled { hosts, own }) = Cabled::in_laps("") else { return };
     hosts.cable(GENERATOR, "down");
-    own.fails("lap", "no answer within 10s", 3);
+    own.fails("lap", "did not answer within 10s", 3);
     Cabled::is_clean(&hosts);
 }
 

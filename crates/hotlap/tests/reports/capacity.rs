@@ -89,7 +89,7 @@ fn exports_have_the_capacities() {
     let markdown = render(&report, Format::Markdown);
     assert!(markdown.contains("**old meets p99 &lt; 10 ms up to "), "{markdown}");
     let page = render(&report, Format::Html);
-    assert!(page.contains("p99 over the offered rate"));
+    assert!(page.contains("p99 at each offered rate"));
     let junit = render(&report, Format::Junit);
     assert!(junit.contains("name=\"new\"") && junit.contains("failures=\"0\""), "{junit}");
 }

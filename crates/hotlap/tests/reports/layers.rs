@@ -56,7 +56,7 @@ fn a_step_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
     assert_eq!(steps, [("plain", "json"), ("plain", "bidi"), ("json", "dropping")]);
     assert_eq!(
         report.layers[2].sentence,
-        "dropping: its side effect happened 14,400 times instead of 36,000 (work was \
+        "dropping: the side effect happened 14,400 times instead of 36,000 (work was \
          dropped), so its step is not measured."
     );
     assert!(report.layers[2].cpu_us.is_none() && report.layers[1].cost.is_some());

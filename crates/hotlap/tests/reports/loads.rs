@@ -454,7 +454,8 @@ fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
     let remedy = "A server with a fixed port cannot run twice. Put $PORT in its command.";
     assert_eq!(told("OSError: [Errno 98] Address already in use"), remedy);
     assert_eq!(told("Error: listen EADDRINUSE :::8080"), remedy);
-    assert_eq!(told("the file db.lock is in use"), "It printed: the file db.lock is in use");
+    let remedy = "The control printed: the file db.lock is in use";
+    assert_eq!(told("the file db.lock is in use"), remedy);
 }
 
 /// Regression: a server that chose another port at each start caused a warning at each start.

@@ -259,9 +259,9 @@ fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(0.6), @"
-    Note: app was still warming up: its CPU per request fell by 37% within a restart, to 26.2 µs in the last laps. Such a
-    server has no verdict and no rank. With --restarts 3 and a longer --duration, the server gets more time in each
-    restart.
+    Note: app was still warming up: its CPU per request fell by 37% within a restart, to 26.2 µs in the last laps. A
+    server that is not steady has no rank, and no verdict except on memory. With --restarts 3 and a longer --duration, the
+    server gets more time in each restart.
     ");
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
 }
@@ -434,7 +434,7 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
     (scene.experiment.restarts, scene.experiment.rounds) = (Some(3), Some(2));
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.tables[0].rows.len(), 60);
-    assert!(report.sentences.iter().any(|s| s.contains("(54 more comparisons in the table.)")));
+    assert!(report.sentences.iter().any(|s| s.contains("The table has 54 more comparisons.")));
     assert!(!render(&report, Format::Markdown).contains("<script>"));
     let text = terminal::render(&report, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

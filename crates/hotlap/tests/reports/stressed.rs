@@ -141,7 +141,7 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
     go/net-http withstands 1 of 2 scenarios; down after 2,000 idle.
 
     slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair p99 and 100
-    ms longer
+    ms more than before the attack
     degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much:
     over 2 times its previous memory (and 64 MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed
@@ -165,7 +165,7 @@ fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
       node    unaffected     104%  1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × timeout   0.40 ms  2016: 38 read, 21 write
       go      unaffected     104%  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                 0.40 ms
 
-    slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair p99 and 100 ms longer
+    slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair p99 and 100 ms more than before the attack
     degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much: over 2 times its previous memory (and 64
     MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed

@@ -27,7 +27,7 @@ async fn main() -> std::io::Result<()> {
     server.run().await
 }
 
-/// actix-web adds its protocols to the configuration's.
+/// Returns a configuration without ALPN protocols, because actix-web adds its own.
 fn tls(certificate: &str) -> ServerConfig {
     let chain = CertificateDer::pem_file_iter(certificate).expect("TLS_CERT cannot be read");
     let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is not a certificate");

@@ -32,8 +32,8 @@ impl Instance {
     pub(super) fn plan(&self, load: usize) -> Result<Plan, ServerFailure> {
         let (setting, load) = (&self.run.setting, &self.run.loads[load]);
         let target = self.target.clone();
-        let target =
-            target.ok_or_else(|| self.failure("lap", "it is not running".to_owned(), ""))?;
+        let target = target
+            .ok_or_else(|| self.failure("lap", "the server is not running".to_owned(), ""))?;
         let target = Target { protocol: load.protocol, ..target };
         let mut plan = Plan::new(target, Request::get("/", ""));
         plan.requests = match load.request {
@@ -428,7 +428,7 @@ impl Instance {
 
 /// Returns the error for a server that cannot be observed because it has been stopped.
 fn not_running() -> ObserveError {
-    unobserved("it is not running", "see why it ended")
+    unobserved("it is not running", "repeat the run")
 }
 
 fn unobserved(why: &str, remedy: &str) -> ObserveError {

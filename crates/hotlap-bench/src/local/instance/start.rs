@@ -9,7 +9,7 @@ use hotlap_servers::infer;
 use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::verify::{Check, Findings, LIMIT, PAUSE, Verifier, ask, verify};
 
-use super::Instance;
+use super::{Instance, SEE_LOG};
 use crate::participant::{Origin, Role, Starter};
 use crate::runner::Ready;
 
@@ -83,8 +83,7 @@ impl Instance {
         let contract = self.participant.contract.with_values(0);
         let ask = |exchange| ask(target, &self.host, limit, exchange, &self.run.stop);
         let responses: Result<Vec<Response>, String> = contract.exchanges.iter().map(ask).collect();
-        let responses =
-            responses.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
+        let responses = responses.map_err(|what| self.failure("verify", what, SEE_LOG))?;
         self.requests = self.participant.contract.requests(&self.host, &responses);
         Ok(())
     }
@@ -107,7 +106,8 @@ impl Instance {
                 return Err(self.failure(
                     "verify",
                     cause,
-                    "its response was correct after an earlier start. See its last log lines",
+                    "the response was correct after an earlier start: look for the reason in the \
+                     server's log",
                 ));
             }
         }
@@ -126,8 +126,8 @@ impl Instance {
             self.start(self.observes)?;
         }
         let target = self.target.clone();
-        let target =
-            target.ok_or_else(|| self.failure("verify", "it is not running".to_owned(), ""))?;
+        let target = target
+            .ok_or_else(|| self.failure("verify", "the server is not running".to_owned(), ""))?;
         let contract = &self.participant.contract;
         if contract.fields.order.is_some() {
             // A recording defines the correct status of each response. A few of its many requests
@@ -151,7 +151,9 @@ impl Instance {
                 &self.participant.contract,
                 &self.run.stop,
             )
-            .map_err(|what| self.failure("verify", what, "send the request with curl"))?;
+            .map_err(|what| {
+                self.failure("verify", what, "send the request with curl to see the response")
+            })?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
@@ -244,6 +246,6 @@ impl Instance {
     fn refused<'a>(&self, over: &str, failed: impl Iterator<Item = &'a Check>) -> ServerFailure {
         let failures: Vec<String> = failed.map(ToString::to_string).collect();
         let cause = format!("{over}{}", failures.join("; "));
-        self.failure("verify", cause, "`hotlap check` shows its responses")
+        self.failure("verify", cause, "`hotlap check` shows the server's responses")
     }
 }

@@ -65,7 +65,7 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
             .collect();
         notes.push(format!(
             "{file}: hotlap leaves out {all} with methods other than GET and HEAD ({}). With \
-             --unsafe-methods, hotlap sends such requests without bodies",
+             --unsafe-methods, hotlap sends these requests without bodies",
             by_method.join(", ")
         ));
     }
@@ -84,7 +84,7 @@ mod tests {
         let expected = [
             "a.log: hotlap leaves out 17 of 2,034 lines. The first is line 12, which has no request",
             "a.log: hotlap leaves out 1,203 requests with methods other than GET and HEAD (POST \
-             1,200, PUT 3). With --unsafe-methods, hotlap sends such requests without bodies",
+             1,200, PUT 3). With --unsafe-methods, hotlap sends these requests without bodies",
         ];
         assert_eq!(notes(Path::new("a.log"), &left_out), expected);
         assert!(notes(Path::new("a.log"), &LinesLeftOut::default()).is_empty());

@@ -398,7 +398,7 @@ fn started(
             false => LeftOut::Failed(failure),
         }));
     }
-    let built = builds.get(&server.id).context("a server could not be built")?;
+    let built = builds.get(&server.id).with_context(|| format!("{} was not built", server.id))?;
     Ok(built.clone().map_err(|why| match why {
         Unready::Absent(why) if spec.leaves_out_missing => LeftOut::Noted(why.to_string()),
         why => LeftOut::Failed(unready(&why)),
@@ -408,7 +408,7 @@ fn started(
 /// Describes why a catalogue server cannot take part in a run whose loads need `protocol`.
 fn unspoken(spec: &RunSpec, protocol: SpokenProtocol) -> ServerFailure {
     let remedy = match (protocol, &spec.suite) {
-        (_, Some(suite)) => format!("remove it, or these loads, from the suite {suite}"),
+        (_, Some(suite)) => format!("remove the server, or these loads, from the suite {suite}"),
         (SpokenProtocol::Http1, None) => "add --http2, or name another server".to_owned(),
         (SpokenProtocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
         (SpokenProtocol::Https, None) => "leave out --https, or name another server".to_owned(),

@@ -92,7 +92,8 @@ impl<'a> Races<'a> {
             anyhow::bail!("a race failed ({status}). Its error is printed above");
         }
         let text = fs::read_to_string(&self.export);
-        let text = text.with_context(|| format!("a race wrote no {}", self.export.display()))?;
+        let text =
+            text.with_context(|| format!("a race did not write {}", self.export.display()))?;
         let report = serde_json::from_str(&text).context("the report of a race is not JSON")?;
         Ok(UnlessInterrupted::Done(RaceReport { report, key: self.measure.key() }))
     }

@@ -46,7 +46,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
     charts.push(steps(report, table, palette));
     let service = match table.rate {
         None => "Service time at saturation",
-        Some(_) => "Response time at the rate offered",
+        Some(_) => "Response time at the offered rate",
     };
     charts.push(percentiles(service, table, palette, |r| Some(&r.service)));
     charts.push(percentiles("Response time at the common rate", table, palette, Row::at_rate));
@@ -163,7 +163,7 @@ pub fn ratios<'a>(
     let reference = table.reference.as_deref().unwrap_or("the reference");
     let mut note = format!("1× is {reference}.");
     if band.is_some() {
-        note += " The band shows how far a second copy of it may be from 1×.";
+        note += " The band shows how far a second copy of the reference may be from 1×.";
     }
     Chart {
         title: title.to_owned(),
@@ -356,7 +356,8 @@ pub fn percentiles<'a>(
         .first()
         .map(|r| format!(" At {r} requests/s, times count from when each request was due."));
     let mut note =
-        "Share of requests that took no longer. A curve ends where there are too few samples."
+        "Share of requests that took at most this time. A curve ends where there are too few \
+         samples."
             .to_owned();
     note += at.as_deref().unwrap_or_default();
     Chart {
@@ -377,7 +378,7 @@ pub fn percentiles<'a>(
     }
 }
 
-/// Returns the chart of latency over the rate, with a band from the best to the worst window. The
+/// Returns the chart of latency at each rate, with a band from the best to the worst window. The
 /// capacity and its interval are drawn at the limit. Empty without a latency goal.
 pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let Some(limit_ms) = found.limit_ms else { return Vec::new() };
@@ -393,7 +394,7 @@ pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let spans: Vec<f64> = spans.filter_map(|p| p.span).flat_map(|(l, h)| [l, h]).collect();
     let y = heights(&series).chain(spans).chain([limit_ms]);
     vec![Chart {
-        title: format!("{} over the offered rate", found.latency_name()),
+        title: format!("{} at each offered rate", found.latency_name()),
         note: "The load is an open loop, and times count from when each request was due. The line \
                is the median of the windows at about the same rate, and the band is their range. \
                The dot is the capacity with its interval, and the dashed line is the goal."
@@ -452,8 +453,8 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     Some(Chart {
         title: "Scaling".to_owned(),
         note: format!(
-            "Requests/s over {parameter}. Each dotted line shows proportional growth from a \
-             server's first point."
+            "Requests/s for each number of {parameter}. Each dotted line shows proportional \
+             growth from a server's first point."
         ),
         x,
         y: Vertical::Axis(y),
