@@ -326,7 +326,7 @@ impl Budget {
     }
 
     /// The time that three restarts with enough pairs of laps take. `None` if the budget has time
-    /// for three restarts of one round, or if the run [needs no verdict](Self::needs_verdict).
+    /// for three restarts of one round, or if the run needs no verdict.
     pub fn is_too_short(&self) -> Option<Duration> {
         let fits = self.takes(MIN_RESTARTS, 1) <= self.total;
         (self.needs_verdict() && !fits).then(|| self.usefully_takes(MIN_RESTARTS))
