@@ -139,7 +139,7 @@ fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| lose(Signal::KILL, "the agent ended"));
-        lose(Signal::STOP, "did not answer within 10s");
+        lose(Signal::STOP, "the agent did not answer within 10s");
     });
 }
 
