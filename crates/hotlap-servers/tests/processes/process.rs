@@ -186,7 +186,10 @@ fn a_program_that_cannot_be_executed_is_reported_with_cause_and_remedy() {
     let script = folder.path().join("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert!(start(&["./script"]).contains("install the interpreter that its first line names"));
+    assert!(
+        start(&["./script"])
+            .contains("install the interpreter that the program's first line names")
+    );
     assert!(matches!(
         Process::start(&setting(folder.path(), &[]), &supervisor()),
         Err(StartError::Empty)
