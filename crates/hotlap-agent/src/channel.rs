@@ -188,7 +188,6 @@ impl Channel {
         let answer = self.answer(&mut state, number, patience);
         let report = answer.and_then(|(answer, _)| match answer {
             Answer::Report(json) => serde_json::from_str(json.get()).map_err(malformed),
-            Answer::Refused(why) => Err(ChannelFault::Refused(why)),
             Answer::Clock(_) => Err(malformed("a time instead of a report")),
         });
         state.close_on(report)
@@ -223,7 +222,6 @@ impl Channel {
             let answer = self.answer(&mut state, number, patience);
             let times = answer.and_then(|(answer, received_ns)| match answer {
                 Answer::Clock(remote_ns) => Ok((remote_ns, received_ns)),
-                Answer::Refused(why) => Err(ChannelFault::Refused(why)),
                 Answer::Report(_) => Err(malformed("a report instead of a time")),
             });
             let (remote_ns, received_ns) = state.close_on(times)?;
@@ -251,14 +249,14 @@ impl Channel {
             let Incoming::Frame { content, at_ns } = self.wait(state, patience)? else {
                 return Err(malformed("a second greeting"));
             };
-            let (number, answer) = match serde_json::from_slice(&content).map_err(malformed)? {
+            let (number, found) = match serde_json::from_slice(&content).map_err(malformed)? {
                 ToController::<Box<RawValue>>::Heartbeat => continue,
-                ToController::Clock { number, ns } => (number, Answer::Clock(ns)),
-                ToController::Report { number, report } => (number, Answer::Report(report)),
-                ToController::Refused { number, why } => (number, Answer::Refused(why)),
+                ToController::Clock { number, ns } => (number, Ok(Answer::Clock(ns))),
+                ToController::Report { number, report } => (number, Ok(Answer::Report(report))),
+                ToController::Refused { number, why } => (number, Err(ChannelFault::Refused(why))),
             };
             match number.cmp(&call) {
-                std::cmp::Ordering::Equal => return Ok((answer, at_ns)),
+                std::cmp::Ordering::Equal => return found.map(|answer| (answer, at_ns)),
                 // This answer belongs to a call whose wait was interrupted.
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Greater => return Err(malformed("an answer to no call")),
@@ -330,7 +328,6 @@ enum Incoming {
 /// The answer to a call.
 enum Answer {
     Report(Box<RawValue>),
-    Refused(String),
     Clock(u64),
 }
 

@@ -256,9 +256,8 @@ fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     while let Some(length) = head[start..].windows(2).position(|w| w == b"\r\n") {
         let line = &head[start..start + length];
         let colon = line.iter().position(|&b| b == b':');
-        if let (Some(colon), true, false) =
-            (colon, start > 0, line.starts_with(b" ") || line.starts_with(b"\t"))
-        {
+        let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
+        if let (Some(colon), true, false) = (colon, start > 0, is_folded) {
             let from = line[colon + 1..].iter().take_while(|b| **b == b' ').count() + colon + 1;
             found.push((start..start + colon, start + from..start + length));
         }

@@ -263,18 +263,20 @@ pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
                 count += 1;
             }
         });
-        (serde_json::from_value::<T>(value), count)
+        (value, count)
     };
-    match redacted(&|_| true) {
-        (_, 0) => Redacted(record),
-        (Ok(record), _) => Redacted(record),
-        (Err(_), count) => {
-            // A secret equals the name of an enum's variant, which must stay.
-            let is_text = |place: &usize| redacted(&|other| other == *place).0.is_ok();
-            let texts: BTreeSet<usize> = (0..count).filter(is_text).collect();
-            Redacted(redacted(&|place| texts.contains(&place)).0.unwrap_or(record))
-        }
+    let (all, count) = redacted(&|_| true);
+    if count == 0 {
+        return Redacted(record);
     }
+    let read = |value: Value| serde_json::from_value::<T>(value);
+    let read_again = read(all).or_else(|_| {
+        // A secret equals the name of an enum's variant, which must stay.
+        let is_text = |place: &usize| read(redacted(&|other| other == *place).0).is_ok();
+        let texts: BTreeSet<usize> = (0..count).filter(is_text).collect();
+        read(redacted(&|place| texts.contains(&place)).0)
+    });
+    Redacted(read_again.unwrap_or(record))
 }
 
 /// Returns a run without secrets.

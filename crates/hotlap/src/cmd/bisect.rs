@@ -108,7 +108,7 @@ impl Bisection<'_> {
                 return Ok(Exit::Interrupted);
             }
         }
-        let (earlier, mut words) = (self.state.races, String::new());
+        let (earlier, mut words) = (self.state.races, "--races allows no more races".to_owned());
         while Steps::of(last, &self.state.readings).is_none_or(|steps| !steps.whole().is_certain())
         {
             if self.state.races >= (earlier + FIRST_RACES).min(self.args.races) {

@@ -59,7 +59,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
     if args.format == Form::Wrk {
-        console.data(&output::wrk_head(&redact::text(&visible(&url)), &plan))?;
+        console.data(&redact::text(&output::wrk_head(&visible(&url), &plan)))?;
     }
     let host: &dyn LoadHost = generators.as_ref().map_or(&ThisProcess, |group| group);
     let Some(LoadOutcome { outcome, contributions: generators }) =
@@ -68,8 +68,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         return Ok(Exit::Invalid);
     };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
-    let (names, latency) =
-        (asked.names.iter().map(|name| redact::text(name)).collect(), args.latency);
+    let (names, latency) = (asked.names, args.latency);
     let loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
     let data = match args.format {
         Form::Human => None,
@@ -80,7 +79,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         Form::Hlog => Some(output::hlog(&loaded)),
     };
     let printed = match data {
-        Some(data) => console.data(&data),
+        Some(data) => console.data(&redact::text(&data)),
         None => console.result(exports.to_stdout(), |_| output::human(&loaded, console.width)),
     };
     // The exports are written even if the reader of standard output has closed it.

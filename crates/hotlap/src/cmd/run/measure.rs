@@ -174,8 +174,7 @@ pub fn run(
         Ok(false) => recorder.end(Over::Interrupted, took),
         Err(_) => recorder.fail(over, took),
     };
-    let exit = finish(&kept, spec, exports, console)?;
-    stressed.map(|_| exit)
+    stressed.and(finish(&kept, spec, exports, console))
 }
 
 fn setting(
